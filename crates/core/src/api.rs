@@ -1,11 +1,11 @@
-//! What crosses the boundary of the core: work in, packets in, packets out, completions out.
-//! Plain data only; nothing here points at payload.
+//! The types that cross the boundary of the core: work requests and packets in, packets and
+//! completions out. They are plain data and hold no pointer to payload.
 
 use crate::time::Span;
 use core::net::IpAddr;
 pub use srd_wire::{Packet, Verdict};
 
-/// Where an engine receives: its address and UDP port (`port_base + slot`).
+/// The address and UDP port (`port_base + slot`) at which an engine receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     /// Address of the host.
@@ -19,11 +19,11 @@ pub struct Endpoint {
 pub struct Qpn(pub u16);
 
 impl Qpn {
-    /// Slot of the engine that owns it.
+    /// Slot of the engine that owns the queue pair.
     pub const fn slot(self) -> u8 {
         (self.0 >> 8) as u8
     }
-    /// Index within the engine.
+    /// Index of the queue pair within its engine.
     pub const fn index(self) -> u8 {
         self.0 as u8
     }
@@ -46,7 +46,7 @@ pub struct PdId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CqId(pub u16);
 
-/// Memory region. Its number is both lkey and rkey.
+/// Memory region. The number is both its lkey and its rkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MrKey(pub u32);
 
@@ -95,19 +95,19 @@ pub enum Opcode {
 pub struct SendRequest {
     /// The caller's number, given back in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// Operation.
     pub op: Opcode,
-    /// To which address.
+    /// Address handle of the destination.
     pub ah: AhId,
-    /// To which queue pair there.
+    /// Queue pair at the destination.
     pub dst_qpn: Qpn,
-    /// Must equal the destination's Q_Key.
+    /// Q_Key; it must equal that of the destination queue pair.
     pub qkey: u32,
     /// Bytes of local data (the scatter/gather list's sum).
     pub len: u32,
-    /// Remote key (RDMA).
+    /// Key of the remote memory region (RDMA).
     pub rkey: u32,
-    /// Remote address (RDMA).
+    /// Address within the remote memory region (RDMA).
     pub raddr: u64,
     /// Immediate data (with-immediate operations).
     pub imm: u32,
@@ -118,11 +118,11 @@ pub struct SendRequest {
 pub struct RecvRequest {
     /// The caller's number, given back in the completion.
     pub wr_id: u64,
-    /// Bytes the buffers hold.
+    /// Total size of the buffers in bytes.
     pub len: u32,
 }
 
-/// Why a post was refused. Nothing was taken in.
+/// Why a post was refused. A refused request has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostRefusal {
@@ -134,11 +134,11 @@ pub enum PostRefusal {
     BadAh,
     /// The send or receive queue is full (ENOMEM).
     QueueFull,
-    /// The completion queue has no slot left to promise (ENOMEM).
+    /// The completion queue has no free slot to reserve (ENOMEM).
     CqFull,
     /// The engine's table of work requests or contexts is full (ENOMEM).
     NoRoom,
-    /// Longer than the operation allows (EINVAL).
+    /// The request is longer than the operation allows (EINVAL).
     BadLength,
     /// The queue pair's type cannot do this operation (EINVAL).
     BadOpcode,
@@ -169,7 +169,7 @@ pub enum Status {
     RemoteFeatureMismatch = 18,
 }
 
-/// What a completion is for.
+/// What a completion reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionKind {
     /// A send work request ended; its memory is the caller's again.
@@ -178,7 +178,7 @@ pub enum CompletionKind {
     Recv(RecvHandle),
     /// A posted receive was consumed by a write with immediate; its buffers are untouched.
     RecvRdmaImm(RecvHandle),
-    /// A write with immediate arrived and consumed no receive (unsolicited).
+    /// A write with immediate arrived and consumed no receive (unsolicited receive).
     RecvUnsolicited,
 }
 
@@ -187,9 +187,9 @@ pub enum CompletionKind {
 pub struct Completion {
     /// The work request's number (0 when unsolicited).
     pub wr_id: u64,
-    /// How it ended.
+    /// How the request ended.
     pub status: Status,
-    /// What it is for.
+    /// What the completion reports.
     pub kind: CompletionKind,
     /// Local queue pair.
     pub qpn: Qpn,
@@ -205,30 +205,32 @@ pub struct Completion {
     pub src_ip: Option<IpAddr>,
 }
 
-/// Something that is not the end of a work request.
+/// Asynchronous event: anything but the end of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// The peer answered before and is silent now; its outstanding requests ended with status 13.
+    /// The peer answered before but has fallen silent; outstanding requests to it ended with status
+    /// 13.
     PeerUnresponsive(Endpoint),
     /// The peer never answered; requests to it ended with status 15.
     PeerUnreachable(Endpoint),
-    /// The peer lost its state (restart, shutdown); outstanding requests ended with status 8.
+    /// The peer lost its state (restart, shutdown); outstanding requests to it ended with status 8.
     PeerReset(Endpoint),
-    /// A request to this address, which is the engine's own, was refused by the engine itself. Who
-    /// meant another process has the address of one that has gone: this engine has its place now.
+    /// A request to this address, which is the engine's own, was refused by the engine itself. If
+    /// it was meant for another process, that process has ended, and this engine has taken its
+    /// slot.
     PeerIsSelf(Endpoint),
-    /// A path was retired (true) or returned (false).
+    /// A path to the address was retired (true) or returned to use (false).
     PathChanged(IpAddr, u8, bool),
-    /// From now on a packet to this address carries so many bytes of payload at most: the way
-    /// there, or the local link, carries only smaller packets than before, or larger ones again.
-    /// Requests go on with packets of that size; a message that is longer ends with status 6.
+    /// The path MTU to the address changed: a packet carries at most this many bytes of payload
+    /// from now on. Requests continue with packets of that size; a longer message ends with status
+    /// 6.
     PathMtu(IpAddr, u16),
-    /// The queue pair entered the error state by itself.
+    /// The queue pair entered the error state because of a failure.
     QpFatal(Qpn),
-    /// All requests of a queue pair in SQD have ended.
+    /// All send requests of a queue pair in the state SQD have ended.
     SqDrained(Qpn),
-    /// A work request's queue pair was destroyed before its completion was polled: there will be
-    /// none, and its memory is free.
+    /// The queue pair of a work request was destroyed before its completion was polled: no
+    /// completion follows, and the request's memory is the caller's again.
     WrReleased(WrHandle),
 }
 
@@ -237,36 +239,36 @@ pub enum AsyncEvent {
 pub struct RxMeta {
     /// Source address.
     pub src_ip: IpAddr,
-    /// The IP header carried the CE mark.
+    /// Whether the IP header carried the ECN mark "congestion experienced" (CE).
     pub ce: bool,
-    /// Datagrams that the receive socket has dropped so far (0 where unknown).
+    /// Datagrams that the receive socket has dropped so far, in total (0 where unknown).
     pub rxq_drops: u32,
-    /// How long it waited in this host before it was handed over (0 where unknown): not the
-    /// network's delay, so it is taken out of every RTT.
+    /// How long the packet waited in this host before it was handed to the engine (0 where
+    /// unknown). It is not delay of the network, so every RTT excludes it.
     pub waited: Span,
 }
 
-/// What waits between the network and the memory of this host.
+/// The backlog of received packets between the network and the memory of this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxWaiting {
-    /// Bytes of packets that wait.
+    /// Bytes of packets in the backlog.
     pub bytes: u64,
-    /// Bytes that may wait: of what comes beyond, packets are dropped.
+    /// Capacity of the buffer in bytes; packets beyond it are dropped.
     pub limit_bytes: u64,
-    /// The engine has handled what waits: it sits on a card, acknowledges on arrival, and memory
-    /// follows. Else what waits has not been handled, as in a socket.
+    /// Whether the engine has handled the packets in the backlog. True on a card, which
+    /// acknowledges packets on arrival and writes them to memory later; false for a socket.
     pub handled: bool,
 }
 
-/// What to do with the payload of the packet just handled. Copy at once: before any other call
-/// on the engine, because the acknowledgment may leave with the next one.
+/// What to do with the payload of the packet just handled. The caller must copy it before any other
+/// call on the engine, because the next call may send the acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rx {
-    /// Nothing to place.
+    /// The packet has no payload to place.
     Done,
     /// Copy the payload.
     Place(Placement),
-    /// The packet was dropped; counted under its reason.
+    /// The packet was dropped, and counted under this reason.
     Dropped(crate::counters::DropReason),
 }
 
@@ -275,8 +277,8 @@ pub enum Rx {
 pub struct Placement {
     /// Which memory.
     pub target: Target,
-    /// Where in it: bytes into the receive's buffers or the work request's list, or the address
-    /// within the region (the region's own addresses).
+    /// Offset in bytes into the receive's buffers or the work request's scatter/gather list, or an
+    /// address of the region.
     pub offset: u64,
     /// How many bytes.
     pub len: u32,
@@ -296,9 +298,9 @@ pub enum Target {
 /// Memory that payload is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Bytes of a send work request's list, from `offset` on.
+    /// Bytes of a send work request's scatter/gather list, from `offset` on.
     Wr(WrHandle),
-    /// Bytes of a region being read; `offset` is the region's own address.
+    /// Bytes of a region that a peer reads; `offset` is an address of the region.
     Region(MrKey),
 }
 
@@ -316,32 +318,33 @@ pub struct Payload {
 /// One packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// Where to.
+    /// Destination.
     pub dst: Endpoint,
-    /// Source-port entropy to send it from.
+    /// Path: the source-port entropy with which the packet is sent.
     pub path: u8,
-    /// Its headers.
+    /// Headers.
     pub packet: Packet<'a>,
-    /// Its payload.
+    /// Reference to the payload, if the packet has some.
     pub payload: Option<Payload>,
     /// Pad the packet with zeros so that the UDP payload has this many bytes (Open); 0 = no
     /// padding.
     pub padded_len: u16,
 }
 
-/// Takes the packets of one [`crate::Engine::poll_transmit`]. Packets of one path to one peer and
-/// of one size come in a row, so that a datapath can hand them to the kernel as one segmented send.
+/// Takes the packets of one call of [`crate::Engine::poll_transmit`]. Packets of one size to one
+/// peer on one path come in a row, so that a datapath can hand them to the kernel as one segmented
+/// send (GSO).
 pub trait TxSink {
-    /// Takes one packet. The sink must have room for as many as were asked for.
+    /// Takes one packet. The sink must have room for as many packets as were asked for.
     fn push(&mut self, t: &Transmit<'_>);
 }
 
-/// Access rights of a memory region.
+/// Access rights of a memory region: a bit mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access(pub u8);
 
 impl Access {
-    /// The device may write into it (receives, reads).
+    /// The device may write into the region (receives, read responses).
     pub const LOCAL_WRITE: u8 = 1;
     /// Peers may write.
     pub const REMOTE_WRITE: u8 = 2;

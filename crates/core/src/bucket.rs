@@ -1,19 +1,19 @@
-//! A token bucket: so many at once, then one each time that a span has passed.
+//! A token bucket: a number of tokens at once, then one more after each interval.
 
 use crate::time::{Span, Time};
 
-/// See the module.
+/// A bucket of tokens; see the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     left: u32,
     most: u32,
     every: Span,
-    /// Up to when the tokens that time brings have been added.
+    /// Time up to which new tokens have been added.
     counted_to: Time,
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket of `most` tokens, which gains one token each `every`.
     pub fn new(now: Time, most: u32, every: Span) -> Self {
         debug_assert!(most > 0 && every.0 > 0, "one token at least, and not all at once");
         Self { left: most, most, every, counted_to: now }

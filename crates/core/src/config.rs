@@ -1,43 +1,46 @@
-//! Configuration of an engine. Every algorithm is a named policy chosen here.
+//! Configuration of an engine. Each replaceable algorithm is a named policy that is chosen here.
 
 use crate::{guards::Guards, limits, time::Span};
 use core::net::IpAddr;
 
-/// First UDP port of the 256 that engines of one host share; peers must agree on it.
+/// Default of [`EngineConfig::port_base`]: the first of the 256 UDP ports that the engines of one
+/// host share. Peers must agree on it.
 pub const PORT_BASE_DEFAULT: u16 = 18_700;
 
 /// How a path is chosen for each packet or burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum PathPolicy {
-    /// Recycle paths that came back clean, else scan with penalties (RTT, ECN, loss).
+    /// Reuse paths whose packets came back without delay; otherwise scan all paths, passing over
+    /// those with penalties (for delay, ECN marks and losses).
     #[default]
     Srd,
-    /// Round robin over all paths in a scrambled order, whatever happens to them.
+    /// Round robin over all paths in a scrambled order, whatever their delays and losses.
     Oblivious,
     /// One path per remote engine, as a flow under ECMP has.
     Ecmp,
-    /// The lower RTT of two paths drawn at random.
+    /// Of two paths drawn at random, the one with the lower smoothed RTT (power of two choices).
     RttP2c,
 }
 
-/// How fast to send.
+/// How the sending rate and the bytes in flight are controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum RatePolicy {
-    /// Rate and inflight from delivery rate and the median path's delay.
+    /// Rate and inflight cap follow the delivery rate and the queueing delay of the median path.
     #[default]
     Srd,
     /// Constant rate and inflight cap (`rate_fixed_bytes_per_sec`, `inflight_fixed_bytes`).
     Fixed,
 }
 
-/// What becomes of the word that a receiving host falls behind.
+/// What a receiver signals when its host falls behind, and how senders react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum HostPolicy {
-    /// Nothing: neither told nor obeyed.
+    /// Nothing is signalled, and signals of peers are ignored.
     Off,
-    /// Whoever is told stops until it is told that the host has caught up.
+    /// A sender that gets the signal stops until the peer signals that its host has caught up.
     StopGo,
-    /// The receiver measures how fast its host drains, and tells each sender its part of that.
+    /// The receiver measures how fast its host drains, and announces to each sender its share of
+    /// that.
     #[default]
     Budget,
 }
@@ -45,13 +48,13 @@ pub enum HostPolicy {
 /// Which packets carry a checksum beyond UDP's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Integrity {
-    /// None, and none is asked for. For networks that deliver no damage because they are memory:
-    /// simulators. Such an engine talks only to its like.
+    /// No packet, and none is required of peers. For simulators, whose packets are never damaged.
+    /// Such an engine talks only to engines with the same setting.
     Off,
-    /// Those that begin and end contexts ([`crate::wire::PacketType::Open`], `OpenAck`,
-    /// `Challenge`, `Reset`); the others carry none, to whichever peer.
+    /// Only packets that begin and end contexts ([`crate::wire::PacketType::Open`], `OpenAck`,
+    /// `Challenge`, `Reset`), whatever the peer wants.
     Handshakes,
-    /// All, to peers that want it, too.
+    /// All packets, to peers that want it as well.
     #[default]
     On,
 }
@@ -63,86 +66,88 @@ pub struct PathConfig {
     pub policy: PathPolicy,
     /// Paths per remote address, a power of two up to 256.
     pub paths: u16,
-    /// Paths that stay in use whatever their health.
+    /// Least number of paths that stay in use, however many losses they have. From 1 to `paths`.
     pub live_min: u16,
-    /// First and last distance between probes of a retired path.
+    /// Interval before the first probes of a retired path. It doubles up to `probe_max`.
     pub probe_first: Span,
-    /// See `probe_first`.
+    /// Longest interval between probes of a retired path.
     pub probe_max: Span,
 }
 
-/// Rate, inflight, credits.
+/// Rate, bytes in flight, credits, and the signals of receiving hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct RateConfig {
     /// Which policy.
     pub policy: RatePolicy,
-    /// Line rate of the local port; the rate never exceeds it.
+    /// Line rate of the local port, above zero; the sending rate never exceeds it.
     pub line_bytes_per_sec: u64,
     /// RTT assumed before the first sample.
     pub rtt_initial: Span,
     /// Smallest queueing-delay target, where the noise of the host (see [`Self::noise_max`]) does
     /// not ask for more.
     pub target_min: Span,
-    /// What the measured noise of the host counts for at most: how long packets take from the
-    /// time given to the engine to the card, and how late timers are. It is at least the time of
-    /// eight full packets on the wire. The least target of queueing delay (four times the noise),
-    /// the slack of reordering between paths and the wait for a lone packet (8), the wait for a
-    /// tail (20) and the retransmission timeout (80) follow from it. Zero: these have the floors of
-    /// this configuration alone.
+    /// Upper bound of the measured noise of the host: how long packets take from the time given to
+    /// the engine to the card, and how late timers are. The noise is at least the transmission time
+    /// of eight full packets, unless this bound is lower. Multiples of it are the floors of the
+    /// queueing-delay target (4), of the reordering slack between paths and of the wait before a
+    /// lone packet is copied (8), of the tail-loss probe timeout (20) and of the retransmission
+    /// timeout (80). Zero: only the floors of this configuration hold.
     pub noise_max: Span,
-    /// Bytes that may leave back to back at more than the paced rate.
+    /// Bytes that may leave back to back, faster than the paced rate.
     pub burst_bytes: u32,
     /// For [`RatePolicy::Fixed`].
     pub rate_fixed_bytes_per_sec: u64,
     /// For [`RatePolicy::Fixed`].
     pub inflight_fixed_bytes: u64,
-    /// Grant and obey receiver credits when the peer does, too.
+    /// Grant and obey receiver credits, if the peer does so as well.
     pub credits: bool,
-    /// What is told of a host that falls behind, and how senders react. Both ends need a policy
-    /// other than [`HostPolicy::Off`].
+    /// What is signalled when a host falls behind, and how senders react. It takes effect if both
+    /// ends have a policy other than [`HostPolicy::Off`].
     pub host_policy: HostPolicy,
 }
 
-/// Timers of loss detection. All are floors or factors; RTTs are measured.
+/// Timers of loss detection and of peers that do not answer. Those of loss detection are floors and
+/// ceilings of times that follow from measured RTTs.
 #[derive(Clone, Copy, Debug)]
 pub struct LossConfig {
-    /// Floor of the cross-path reordering slack (with RTT/2).
+    /// Floor of the reordering slack between paths, which is otherwise half of the smoothed RTT.
     pub reorder_min: Span,
-    /// Floor of a path's retransmission timeout: the datapath's measured noise.
+    /// Floor of a path's retransmission timeout.
     pub rto_min: Span,
-    /// Ceiling of backed-off timeouts and stall probes.
+    /// Ceiling of backed-off timeouts and of the interval between probes of a silent peer.
     pub rto_max: Span,
-    /// Floor of the tail-loss probe timer (with 1.5 SRTT).
+    /// Floor of the tail-loss probe timeout, which is otherwise 1.5 times the smoothed RTT.
     pub tlp_min: Span,
-    /// The same while next to nothing is in flight, on a path whose times are known. At most one
-    /// packet in sixteen is sent again by it.
+    /// Floor of the same timeout while at most a few packets are in flight and the RTT is known. At
+    /// most one packet in sixteen is sent again because of it.
     pub hedge_min: Span,
-    /// An open context whose peer is silent this long with work outstanding: status 13. Without
-    /// work outstanding, the peer is forgotten with all that is kept for it.
+    /// When the peer of an open context has been silent for this long, outstanding requests end
+    /// with status 13. Without outstanding requests, the context is dropped with all its state.
     pub unresponsive_after: Span,
-    /// A context that never opened for this long with work outstanding: status 15.
+    /// When the peer has not answered the handshake for this long, outstanding requests end with
+    /// status 15.
     pub unreachable_after: Span,
-    /// First distance between Opens; doubles.
+    /// Interval before the first Open is repeated; it doubles with each repetition.
     pub open_retry: Span,
-    /// A read that the peer refuses as busy for this long: status 10.
+    /// When the peer has refused a read as busy for this long, the read ends with status 10.
     pub busy_after: Span,
 }
 
-/// When to acknowledge.
+/// When acknowledgments are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct AckConfig {
-    /// Packets received before an acknowledgment is due without request.
+    /// Packets received after which an acknowledgment is due without a request.
     pub every: u16,
-    /// Longest delay of an acknowledgment that nobody asked for.
+    /// Longest delay of an acknowledgment that was not requested.
     pub delay_max: Span,
-    /// Delay of a requested acknowledgment, in which an answer may still carry it.
+    /// Delay of a requested acknowledgment, so that a packet with data may carry it.
     pub delay_requested: Span,
 }
 
-/// RNR back-off.
+/// Back-off after a receiver-not-ready (RNR) refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct RnrConfig {
-    /// First back-off (randomised by half); doubles.
+    /// First back-off, randomised by half; it doubles with each refusal.
     pub delay_first: Span,
     /// Longest back-off.
     pub delay_max: Span,
@@ -155,44 +160,49 @@ pub struct EngineConfig {
     pub ip: IpAddr,
     /// This engine's slot: it receives at `port_base + slot`.
     pub slot: u8,
-    /// See [`PORT_BASE_DEFAULT`].
+    /// First UDP port of the engines of a host; see [`PORT_BASE_DEFAULT`].
     pub port_base: u16,
-    /// Largest payload of one packet (constant for the device).
+    /// Largest payload of one packet in bytes, at least [`limits::MTU_MIN`]; constant for the
+    /// device.
     pub mtu: u16,
-    /// Bytes of UDP payload to which an Open is padded (proves the path MTU); 0 = none.
+    /// Bytes of UDP payload to which an Open is padded, so that its arrival proves the path MTU; 0
+    /// = no padding.
     pub open_padded_len: u16,
-    /// Look for the size of packets that the way to each peer carries (RFC 8899) when large ones
-    /// are lost, and return a path to use only when it carries packets of full size.
+    /// Search for the path MTU to a peer (RFC 8899) when large packets are lost, and return a
+    /// retired path to use only when it carries packets of full size.
     pub mtu_search: bool,
-    /// Receive window in PSNs, a power of two; also the most PSNs under way to one peer, whatever
-    /// window that peer offers.
+    /// Receive window in PSNs, a power of two from 16 to 32768; also the most PSNs under way to one
+    /// peer, whatever window that peer offers.
     pub window: u16,
-    /// Most packets of one path sent in a row to one peer (GSO); 1 = spray every packet.
+    /// Most packets sent in a row to one peer on one path (for GSO), at least 1; with 1, each
+    /// packet chooses its own path.
     pub burst_packets: u16,
-    /// Most contexts; beyond three quarters, strangers must answer a cookie first.
+    /// Most contexts, at least 1. While more than three quarters are taken, peers without a context
+    /// must answer a cookie before they get one.
     pub contexts_max: u32,
-    /// Contexts that peers opened and have not confirmed yet, beyond which whoever opens one must
-    /// answer a cookie first; who comes from an IPv4 /24 or IPv6 /64 that has a quarter of them,
-    /// before. An honest peer confirms within a round trip, a forged address never does: its
-    /// context stays for `loss.unreachable_after`.
+    /// Half-open contexts (opened by a peer that has not confirmed yet) beyond which a peer must
+    /// answer a cookie before it gets one; at least 1. A peer from an IPv4 /24 or IPv6 /64 that
+    /// holds a quarter of them must do so earlier. An honest peer confirms within a round trip; a
+    /// forged address never does, and its context stays for `loss.unreachable_after`.
     pub half_opens_max: u32,
-    /// Contexts that peers of one IPv4 /24 or IPv6 /64 may have opened; more are refused with the
-    /// reason "no room". A quarter of the default table. Raise it where more than 16,384 peers of
-    /// one such network open contexts to one engine.
+    /// Contexts that peers of one IPv4 /24 or IPv6 /64 may have opened, at least 1; more are
+    /// refused with the reason "no room". The default is a quarter of the default of
+    /// `contexts_max`. Raise it where more than 16,384 peers of one such network open contexts to
+    /// one engine.
     pub inbound_per_prefix_max: u32,
-    /// Send requests outstanding, at most [`limits::WRS_MAX`].
+    /// Most outstanding send requests, from 1 to [`limits::WRS_MAX`].
     pub wrs_max: u32,
-    /// Reads served at once, per context and per engine.
+    /// Most reads that are served at once for one context.
     pub reads_per_context_max: u16,
-    /// See `reads_per_context_max`.
+    /// Most reads that the engine serves at once.
     pub reads_max: u32,
-    /// Multi-segment writes with immediate tracked at once per context.
+    /// Most writes with immediate of several packets that are received at once on one context.
     pub write_imms_per_context_max: u16,
-    /// Bytes of receive buffering (socket buffer) shared by all senders; `u32::MAX` = not a limit.
+    /// Bytes of receive buffer (of the socket) that all senders share; `u32::MAX` = no limit.
     pub rx_budget_bytes: u32,
-    /// A context idle this long gives its window state back to the pool.
+    /// Idle time after which a context returns its window state to the pool.
     pub idle_after: Span,
-    /// A QPN (and an AH number) is not used again for this long.
+    /// Least time before the number of a destroyed queue pair or address handle is used again.
     pub reuse_delay: Span,
     /// Which packets carry a checksum.
     pub integrity: Integrity,
@@ -200,16 +210,16 @@ pub struct EngineConfig {
     pub rdma_read: bool,
     /// Whether RDMA writes are served.
     pub rdma_write: bool,
-    /// RDMA needs an address handle for the requester at the responder (EFA status 14).
+    /// The responder refuses RDMA requests unless it has an address handle for the requester (EFA
+    /// status 14).
     pub rdma_needs_ah: bool,
     /// Index of the first queue pair, the low byte of its number; later ones follow. `None`: random
-    /// in each life of an engine, so that a request for a queue pair of a process that has gone
-    /// rarely finds one of the process that has its place. Where runs are replayed
-    /// ([`crate::Rng`]), `None` is 0.
+    /// for each engine, so that a request for a queue pair of an ended process rarely matches one
+    /// of the process that took its slot. Where runs are replayed ([`crate::Rng`]), `None` is 0.
     pub qpn_start: Option<u8>,
-    /// First PSN of each context; `None` = random. Set by tests near the wrap.
+    /// First PSN of each context; `None` = random. Tests set it near the wrap.
     pub psn_start: Option<u32>,
-    /// First transmission number of each context; `None` = random 31 bits.
+    /// First transmission number of each context; `None` = 31 random bits.
     pub tx_num_start: Option<u64>,
     /// Paths.
     pub path: PathConfig,
@@ -221,10 +231,10 @@ pub struct EngineConfig {
     pub ack: AckConfig,
     /// RNR.
     pub rnr: RnrConfig,
-    /// Other engines of this host send to the same addresses, and the driver tells them and this
-    /// one of each other ([`crate::Engine::share_next`]).
+    /// Other engines of this host send to the same addresses, and the driver exchanges notes
+    /// between them and this one ([`crate::Engine::share_next`]).
     pub host_shared: bool,
-    /// Special cases of paths, loss and rate that are on: all, but for measurements.
+    /// Special cases of congestion control that are on: all of them, except in measurements.
     pub guards: Guards,
 }
 
@@ -298,19 +308,20 @@ impl EngineConfig {
         }
     }
 
-    /// Tells the line rate of the local port, and what follows from it: the least RTT may be that
-    /// of a probe, which passes wires faster than a full packet. Eight wires there and back at
-    /// this rate are no queue.
+    /// Sets the line rate of the local port, and raises `rate.target_min` to the transmission time
+    /// of eight full packets at that rate. The least RTT may stem from a probe, which is
+    /// transmitted faster than a full packet; the difference, over the links there and back, is not
+    /// queueing delay.
     pub fn line_set(&mut self, bytes_per_sec: u64) {
         let wire_ns = u64::from(self.mtu) * 1_000_000_000 / bytes_per_sec.max(1);
         self.rate.line_bytes_per_sec = bytes_per_sec;
         self.rate.target_min = self.rate.target_min.max(Span(8 * wire_ns));
     }
 
-    /// Defaults for the simulator: `line_bytes_per_sec` links, which carry packets of one size, and
-    /// a base RTT of about `rtt`. No
-    /// checksum: simulated packets hold no bytes to be damaged, and SRD's cards check what they
-    /// receive within the frame of the link, which a simulated frame counts already.
+    /// Defaults for the simulator: links of `line_bytes_per_sec`, all of the same MTU, and a base
+    /// RTT of about `rtt`. Packets carry no checksum: simulated packets hold no bytes that could be
+    /// damaged, and real cards check the link's frame, which the size of a simulated frame
+    /// includes.
     pub fn simulated(ip: IpAddr, slot: u8, mtu: u16, line_bytes_per_sec: u64, rtt: Span) -> Self {
         let mut c = Self::sockets(ip, slot, mtu);
         c.burst_packets = 1;
@@ -332,9 +343,9 @@ impl EngineConfig {
         c
     }
 
-    /// Defaults for a whole fabric whose links have one known rate: those of the simulator, 128
-    /// paths (64 load a fat tree of 16 ways unevenly: a full permutation ends some 5 us later) and
-    /// receiver credits.
+    /// Defaults for a whole fabric whose links have one known rate: those of the simulator, with
+    /// 128 paths and receiver credits. (64 paths load a fat tree of 16 ways unevenly: a full
+    /// permutation ends some 5 us later.)
     pub fn datacenter(ip: IpAddr, slot: u8, mtu: u16, line_bytes_per_sec: u64, rtt: Span) -> Self {
         let mut c = Self::simulated(ip, slot, mtu, line_bytes_per_sec, rtt);
         c.path.paths = 128;
@@ -342,7 +353,7 @@ impl EngineConfig {
         c
     }
 
-    /// Whether packets keep to multiples of 128 bytes.
+    /// Whether the MTU is a multiple of 128 bytes; segments then keep to such multiples.
     pub(crate) fn mtu_aligned(&self) -> bool {
         self.mtu.is_multiple_of(128)
     }

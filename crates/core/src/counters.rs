@@ -1,7 +1,8 @@
 //! Counters: EFA's hw_counters names, the protocol's own, and one per drop reason.
 //! Source of the EFA names: amzn-drivers, `efa_verbs.c` port statistics.
 
-/// Port statistics with EFA's names and meanings, then ours.
+/// Port statistics with EFA's names and meanings, then those of this implementation. All count up
+/// from the creation of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are EFA's port statistics")]
 pub struct Counters {
@@ -28,11 +29,11 @@ pub struct Counters {
     pub unresponsive_remote_events: u64,
     pub impaired_remote_conn_events: u64,
     pub qkey_viol: u64,
-    /// Region keys in requests that were never given out; one that is repeated counts once.
+    /// Region keys in requests that this engine never issued; a repeated key counts once.
     pub rkey_guesses: u64,
-    /// Packets declared lost that had arrived after all.
+    /// Packets that were declared lost and had arrived (spurious retransmissions).
     pub retrans_spurious_pkts: u64,
-    /// Echoes that name no transmission of ours, or one that was echoed before.
+    /// Echoes that name a transmission that was never made, or one that was echoed before.
     pub echoes_refused: u64,
     pub tlp_pkts: u64,
     pub probe_pkts: u64,
@@ -46,7 +47,8 @@ pub struct Counters {
     pub challenges_sent: u64,
     pub resets_sent: u64,
     pub resets_received: u64,
-    /// Contexts whose peers were asked whether they still have them, and those that still had.
+    /// Times that a peer was asked whether it still has a context; `doubts_refuted`: times that it
+    /// had.
     pub doubts: u64,
     pub doubts_refuted: u64,
     pub contexts_opened: u64,
@@ -56,25 +58,25 @@ pub struct Counters {
     pub stalls: u64,
     pub events_dropped: u64,
     pub control_dropped: u64,
-    /// Steps of work that timers did: timers that fired, and packets and requests they looked at.
+    /// Steps of work done by timers: timers that fired, and packets and requests that they
+    /// examined.
     pub timer_steps: u64,
-    /// Steps of work that acknowledgments did beyond a fixed amount each: PSNs looked at where they
-    /// come in, words of the ring of refusals read where they are made.
+    /// Steps of work done for acknowledgments, beyond a fixed amount each: PSNs examined when one
+    /// arrives, words of the ring of refusals read when one is built.
     pub ack_steps: u64,
-    /// Packets that were looked at because requests were cancelled.
+    /// Packets examined because requests were cancelled.
     pub cancel_steps: u64,
-    /// Reads that were looked at because their region or queue pair went away, or because they were
-    /// slow.
+    /// Reads examined because their region or queue pair was destroyed, or because they were slow.
     pub read_steps: u64,
     /// Reads that lost their places to others because they made too little progress.
     pub reads_slow: u64,
-    /// Times that the size of packets to an address changed.
+    /// Times that the path MTU to an address changed.
     pub mtu_changes: u64,
-    /// Packets taken back because they had become too large for the way.
+    /// Packets taken back (recalled) because they exceeded a reduced path MTU.
     pub recalls: u64,
-    /// Peers that fell silent and were forgotten with all that was kept for them.
+    /// Contexts dropped with all their state because the peer fell silent.
     pub contexts_forgotten: u64,
-    /// Per drop reason, indexed by [`DropReason`].
+    /// Packets dropped, per reason, indexed by [`DropReason`].
     pub drops: [u64; DropReason::COUNT],
 }
 
@@ -86,13 +88,13 @@ pub enum DropReason {
     UnknownTag,
     /// The packet does not belong to the state of the context (data before open, …).
     BadState,
-    /// Transmission number seen before, or too old to tell.
+    /// The transmission number was seen before, or is too old to tell.
     Replay,
-    /// PSN already received: acknowledged again, not delivered again.
+    /// The PSN was received before: the packet is acknowledged again, not delivered again.
     Duplicate,
-    /// PSN beyond the window.
+    /// The PSN is beyond the window.
     TooFar,
-    /// Acknowledges what was never sent.
+    /// The packet acknowledges PSNs that were never sent.
     BadAck,
     /// A datagram for no queue pair, with a wrong Q_Key, or without a receive posted (UD).
     UdUndeliverable,
@@ -100,20 +102,21 @@ pub enum DropReason {
     BadHandshake,
     /// The table of contexts is full.
     NoRoom,
-    /// Sender's address is not one the context belongs to.
+    /// The source address is not that of the context's peer.
     BadSource,
-    /// Longer than the device's MTU.
+    /// The payload is longer than the device's MTU.
     TooLong,
-    /// Asks for memory, while too many keys are guessed, in a context that guessed one.
+    /// An RDMA request in a context that has guessed region keys, while too many keys are being
+    /// guessed.
     KeyGuessing,
-    /// Carries no checksum, where each packet must.
+    /// The packet carries no checksum, where each packet must.
     Unchecked,
 }
 
 impl DropReason {
     /// Number of reasons.
     pub const COUNT: usize = 13;
-    /// All of them, in order.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownTag,
         Self::BadState,

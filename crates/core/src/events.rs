@@ -1,5 +1,5 @@
-//! The one seam for looking inside: an observer chosen at compile time. `()` observes nothing and
-//! compiles to nothing.
+//! Events inside an engine, for an observer chosen at compile time. The observer `()` ignores them
+//! and costs nothing.
 
 use crate::{api::Endpoint, ids::Ctx, time::Time};
 use core::net::IpAddr;
@@ -8,36 +8,36 @@ use core::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "field names say it; the variants are documented")]
 pub enum Event {
-    /// A reliable packet left (first time or again).
+    /// A reliable packet was sent, or retransmitted.
     Sent { ctx: Ctx, psn: u32, tx_num: u64, path: u8, bytes: u32, retransmit: bool },
     /// A PSN was acknowledged.
     Acked { ctx: Ctx, psn: u32 },
-    /// A PSN was declared lost by a rule.
+    /// A packet was declared lost, by `rule`.
     Lost { ctx: Ctx, psn: u32, path: u8, rule: LossRule },
-    /// A loss turned out to be none.
+    /// A packet that had been declared lost had arrived.
     Spurious { ctx: Ctx, psn: u32, path: u8 },
-    /// A PSN arrived for the first time and was judged.
+    /// A PSN arrived for the first time and got its verdict.
     Judged { ctx: Ctx, psn: u32, verdict: srd_wire::Verdict },
-    /// An RTT sample without the receiver's delay.
+    /// An RTT sample, without the receiver's delay. `ce`: the packet was ECN-marked.
     Rtt { ctx: Ctx, path: u8, rtt_ns: u64, ce: bool },
-    /// The rate policy decided.
+    /// The rate policy set the rate and the inflight cap.
     Rate { bytes_per_sec: u64, inflight_max: u64, inflight: u64 },
     /// A context changed state.
     Context { ctx: Ctx, peer: Endpoint, from: &'static str, to: &'static str },
     /// A path to an address changed state.
     Path { ip: IpAddr, path: u8, from: &'static str, to: &'static str },
-    /// All paths are silent: the peer has stalled.
+    /// Nothing is heard from the peer on any path: it counts as stalled.
     Stalled { ctx: Ctx },
-    /// It is heard again.
+    /// A stalled peer was heard again.
     Resumed { ctx: Ctx },
-    /// It was silent for too long: the context goes with all that was kept for it.
+    /// The peer was silent for too long: the context was dropped with all its state.
     Forgotten { ctx: Ctx, peer: Endpoint },
 }
 
 /// Which rule declared a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossRule {
-    /// Packets that left later, on whatever path, have arrived.
+    /// Packets that were sent later, on any path, have arrived.
     Overtaken,
     /// The retransmission timer fired.
     Timeout,
@@ -45,7 +45,7 @@ pub enum LossRule {
 
 /// Receives events.
 pub trait Observer {
-    /// Something happened at `now`.
+    /// Takes one event, which happened at `now`.
     fn event(&mut self, now: Time, event: Event);
 }
 

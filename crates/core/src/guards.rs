@@ -1,12 +1,13 @@
-//! Guards: special cases of the law of congestion, each of which can be turned off.
+//! Guards: special cases of congestion control, each of which can be turned off.
 //!
-//! A guard is a rule that the law would work without, added because some network or load needed
-//! it. All are on; a measurement turns one off to see what it is worth (`srd lab run guards`,
-//! docs/results/guards.txt). What pays nowhere is deleted.
+//! A guard is a rule that was added because some network or load needed it; congestion control
+//! would work without it elsewhere. All guards are on; a measurement turns one off to see its
+//! effect (`srd lab run guards`, docs/results/guards.txt). A guard without a benefit in any
+//! measurement is deleted.
 
 macro_rules! guards {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
-        /// A special case of the law that can be turned off.
+        /// A special case of congestion control that can be turned off.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Guard {
@@ -17,7 +18,7 @@ macro_rules! guards {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// Its name in specifications and tables.
+            /// The guard's name in specifications and tables.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
@@ -26,81 +27,84 @@ macro_rules! guards {
 }
 
 guards! {
-    /// Once nothing is in flight, a packet takes the path that came back clean last.
+    /// While nothing is in flight, a packet takes the most recently clean path (one whose last
+    /// packet came back without delay).
     Alone = "alone",
-    /// While packets leave alone, a probe of another path follows now and then.
+    /// While packets are sent one at a time, a probe of another path follows now and then.
     Explore = "explore",
-    /// A lost packet takes the path that came back clean last, not the one that waits longest.
+    /// A retransmission takes the most recently clean path, not the one that has waited longest to
+    /// be reused.
     ProofOrder = "proof-order",
-    /// A lone acknowledgment takes the path that came back clean last.
+    /// A lone acknowledgment takes the most recently clean path.
     AckProof = "ack-proof",
-    /// Return paths on which nothing gets through are replaced.
+    /// Paths of acknowledgments on which none gets through are replaced.
     AckDead = "ack-dead",
     /// An acknowledgment that the sender seems to have missed is repeated on any path.
     AckRepeat = "ack-repeat",
-    /// Paths that are somewhat late are given up in proportion to their lateness.
+    /// Somewhat late paths are given up now and then, in proportion to their lateness.
     LateShare = "late-share",
-    /// What a path loses within one RTT is one event.
+    /// All losses of a path within one RTT count as one loss event.
     LossEvent = "loss-event",
-    /// No path is blamed for a loss while the peer is silent as well.
+    /// No path is blamed for a loss while nothing is heard from the peer on any path.
     SilenceBlame = "silence-blame",
-    /// A loss that turns out to be none takes the blame back.
+    /// A spurious loss removes the penalty of its path.
     Acquit = "acquit",
-    /// A packet that was repeated without blame, and never arrived, is blamed on its path later.
+    /// A packet that was retransmitted without blaming its path, and never arrived, is blamed on
+    /// the path later.
     ProvedLost = "proved-lost",
-    /// What an acknowledgment's own way took too long is taken out of the round trip.
+    /// One-way delay of an acknowledgment above the recent minimum is subtracted from the RTT.
     WayBack = "way-back",
-    /// What hosts take of a round trip lengthens timers and widens the window.
+    /// Delay in the hosts lengthens timers and widens the window.
     HostDelay = "host-delay",
     /// Spurious losses widen the reordering slack.
     Widen = "widen",
-    /// A timer tells losses that nothing sent later can tell any more.
+    /// A timer declares losses that no later packet can reveal any more.
     Overtaken = "overtaken",
-    /// The tail of a burst is sent again early.
+    /// The tail of a burst is sent again before the retransmission timeout (tail-loss probe).
     TailProbe = "tail-probe",
-    /// A lone packet is copied still earlier.
+    /// A lone packet is copied even earlier.
     Hedge = "hedge",
-    /// A packet that was sent often waits longer.
+    /// The timeout of a packet doubles every few transmissions.
     Doubling = "doubling",
-    /// The first window holds more than the base RTT.
+    /// The first window exceeds the bandwidth-delay product of the base RTT.
     QuickStart = "quick-start",
-    /// Bytes that come back without a queue widen the first window.
+    /// Bytes acknowledged without queueing delay widen the first window.
     OpeningWidens = "opening-widens",
-    /// The first round ends by time, too.
+    /// The first round also ends after a maximum time.
     OpeningEnds = "opening-ends",
-    /// After a long pause the rate is that of the start.
+    /// After a long pause the rate starts again from its initial value.
     Restart = "restart",
-    /// Three delay targets are tolerated while credits are in force.
+    /// Three times the delay target is tolerated while credits are in force.
     CreditedSlack = "credited-slack",
-    /// Losses do not cut the rate to what was delivered while credits are in force.
+    /// Losses do not cut the rate to the delivery rate while credits are in force.
     CreditedLoss = "credited-loss",
     /// The only sender's grants are not paced.
     LoneGrant = "lone-grant",
-    /// Slow senders tolerate a longer queue than quick ones.
+    /// Slow senders tolerate more queueing delay than fast ones.
     TargetSlope = "target-slope",
     /// Delay alone does not bring the rate below a burst per RTT.
     LosslessFloor = "lossless-floor",
-    /// Below a packet per RTT, delay says nothing.
+    /// Below a packet per RTT, delay does not reduce the rate.
     PacketFloor = "packet-floor",
-    /// Increases quicken where no queue is.
+    /// Increases are larger after several rounds without a queue.
     QuickSteps = "quick-steps",
-    /// An increase has a part that does not depend on the line.
+    /// An increase has a part that does not depend on the line rate.
     PacketStep = "packet-step",
-    /// Less delivered than sent slows down.
+    /// The rate is reduced when less was delivered than sent.
     Short = "short",
-    /// A decrease is followed by a round without.
+    /// A decrease is followed by a round without one.
     Hold = "hold",
-    /// Losses without delay slow down.
+    /// The rate is reduced after many losses without delay.
     Lossy = "lossy",
-    /// Many losses with delay cut the rate to what was delivered.
+    /// Many losses with delay cut the rate to the delivery rate.
     HeavyLoss = "heavy-loss",
-    /// A decrease begins at a rate that was used.
+    /// A decrease starts from at most twice the delivery rate, not from a rate that was never used.
     UsedRate = "used-rate",
-    /// What differs between paths is noise, not queue.
+    /// Differences of delay between paths count as noise, not as a queue.
     Uneven = "uneven",
-    /// A mark says "no faster".
+    /// An ECN mark counts as a queueing delay of at least the target.
     Mark = "mark",
-    /// Drops of the peer's receive queue bound what is in flight.
+    /// Drops in the peer's receive queue reduce the inflight cap.
     DropCap = "drop-cap",
 }
 
@@ -118,7 +122,7 @@ impl Guards {
     /// All of them.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// The same with one off.
+    /// The same set with one guard off.
     #[must_use]
     pub const fn without(self, guard: Guard) -> Self {
         Self(self.0 & !(1 << guard as u8))

@@ -1,4 +1,4 @@
-//! Hashing under a key, where strangers choose what is hashed.
+//! Keyed hashing, for tables whose keys peers can choose.
 
 use crate::random::{HashKey, Random};
 use core::hash::BuildHasher;
@@ -9,12 +9,12 @@ use siphasher::sip::SipHasher13;
 pub(crate) struct Keyed(HashKey);
 
 impl Keyed {
-    /// With a key of its own.
+    /// A hash with a new random key.
     pub fn draw(rng: &mut impl Random) -> Self {
         Self(HashKey::draw(rng))
     }
 
-    /// With this key.
+    /// A hash with the given key.
     pub fn apart(key: HashKey) -> Self {
         Self(key)
     }

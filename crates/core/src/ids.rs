@@ -1,7 +1,7 @@
-//! Numbers that must not be taken for each other.
+//! Types for numbers of different kinds, so that they cannot be mixed up.
 
-/// Number of a reliability context in its engine: one per remote engine. It is used again for
-/// another one after the context has ended.
+/// Number of a reliability context in its engine, one per remote engine. It is reused after the
+/// context has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ctx(pub u32);
 
@@ -13,7 +13,7 @@ impl Ctx {
     }
 }
 
-/// Our tag of a context: packets to us carry it.
+/// This engine's tag of a context: arriving packets carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct OwnTag(pub u32);
 
@@ -22,17 +22,16 @@ impl OwnTag {
     pub const NONE: Self = Self(0);
 }
 
-/// The peer's tag of a context: packets to the peer carry it.
+/// The peer's tag of a context: packets sent to the peer carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PeerTag(pub u32);
 
 impl PeerTag {
-    /// That of no context, or one that is not known.
+    /// The tag of no context, or of an unknown one.
     pub const NONE: Self = Self(0);
 }
 
-/// Number of a read that is served to a peer, among those of its engine. Numbers come again only
-/// after 2^32 reads.
+/// Number of a read being served to a peer, unique in its engine for 2^32 reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct JobId(pub u32);
 
@@ -43,7 +42,7 @@ impl JobId {
     }
 }
 
-/// Number of a place of a read that is served, in its engine. It is used again.
+/// Number of the place of a read being served, in its engine. It is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(pub u32);
 

@@ -9,12 +9,13 @@
 //!                 └──────────────────────────────────────────────┘
 //! ```
 //!
-//! Time is an argument, randomness is seeded by the caller, payload never enters: a packet to send
-//! is headers plus a reference to the work request's bytes, a packet received turns into a
-//! placement that the caller carries out. No clock, thread, socket or allocation per packet.
+//! Time is an argument, and randomness is seeded by the caller. Payload never enters the core: a
+//! packet to send consists of headers and a reference to the work request's bytes, and a received
+//! packet yields a placement that the caller carries out. The core has no clock, thread or socket,
+//! and allocates nothing per packet.
 #![forbid(unsafe_code)]
 
-/// Whether a bug is planted and on (see `planted`): in a release, `false` for the compiler.
+/// Whether a planted bug is on (see `planted`); a constant `false` in builds without planted bugs.
 #[cfg(planted_bugs)]
 macro_rules! planted {
     ($bug:ident) => {

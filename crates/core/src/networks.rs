@@ -1,12 +1,12 @@
-//! Networks that addresses of peers belong to. Whoever holds one address often holds its network,
-//! so what is shared among peers is shared among networks, too.
+//! Networks that addresses of peers belong to. The owner of one address often owns its whole
+//! network, so resources that are shared among peers are shared among networks as well.
 
 use crate::hash::Keyed;
 use crate::ids::Network;
 use core::net::IpAddr;
 use hashbrown::HashMap;
 
-/// A network that one party is likely to hold: an IPv4 /24, an IPv6 /64.
+/// A network that one party is likely to own: an IPv4 /24 or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Prefix {
     V4([u8; 3]),
@@ -33,7 +33,7 @@ impl Prefix {
 struct Members {
     prefix: Prefix,
     addresses: u32,
-    /// Reads that are served to them.
+    /// Reads being served to these addresses.
     jobs: u32,
 }
 
@@ -50,7 +50,7 @@ impl Networks {
         Self { by_prefix: HashMap::with_hasher(keyed), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The network of `ip`, which has one more address now.
+    /// Counts one more address in the network of `ip`, and returns the network.
     pub fn join(&mut self, ip: IpAddr) -> Network {
         let prefix = Prefix::of(ip);
         if let Some(&n) = self.by_prefix.get(&prefix) {
@@ -70,7 +70,7 @@ impl Networks {
         n
     }
 
-    /// It has one less.
+    /// Counts one address less in the network.
     pub fn leave(&mut self, n: Network) {
         let members = &mut self.slots[n.index()];
         debug_assert!(members.addresses > 0, "an address leaves once");
@@ -83,12 +83,12 @@ impl Networks {
         }
     }
 
-    /// Reads that are served to its addresses.
+    /// Reads being served to the addresses of the network.
     pub fn jobs(&self, n: Network) -> u32 {
         debug_assert!(self.slots[n.index()].addresses > 0, "somebody there may read");
         self.slots[n.index()].jobs
     }
-    /// One more of them, or one less.
+    /// Counts one more such read, or one less.
     pub fn jobs_count(&mut self, n: Network, begins: bool) {
         step(&mut self.slots[n.index()].jobs, begins);
     }

@@ -1,6 +1,5 @@
-//! What this host adds to times: how long packets take from the time that they are stamped with to
-//! the card, and how late timers are. It is measured, and the delays that the law of congestion
-//! tolerates follow from it (rule CC-28).
+//! Noise of this host: how long packets take from their timestamp to the card, and how late timers
+//! are. It is measured, and the floors of timeouts and delay targets follow from it (rule CC-28).
 
 use crate::config::{LossConfig, RateConfig};
 use crate::time::Span;
@@ -10,8 +9,8 @@ use crate::tuning::{
 };
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The ninetieth percentile of spans, followed in one word: a step up where a sample is above it, a
-/// ninth of that step down where it is not (the frugal quantiles of Ma, Muthukrishnan and Sandler).
+/// Estimate of the ninetieth percentile of spans, in one word: a step up for a sample above it, a
+/// ninth of that step down for another one (the frugal quantiles of Ma, Muthukrishnan and Sandler).
 #[derive(Clone, Copy, Debug, Default)]
 struct Percentile(u32);
 
@@ -35,21 +34,21 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Whether this one of the calls that could bring a sample is to bring one.
+    /// Whether this call is to give a sample: one in [`NOISE_EACH`] does.
     #[inline(always)]
     pub fn samples(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         self.calls.is_multiple_of(NOISE_EACH)
     }
-    /// Packets were with the card that long after the time that they are stamped with.
+    /// Packets reached the card `took` after their timestamp.
     pub fn handover(&mut self, took: Span) {
         self.handover.note(ns(took));
     }
-    /// A timer was that late.
+    /// A timer fired `late` after its deadline.
     pub fn lateness(&mut self, late: Span) {
         self.lateness.note(ns(late));
     }
-    /// What nine times of ten of either kind stay below, in ns.
+    /// The larger of the two ninetieth percentiles, in ns.
     pub fn ns(&self) -> u32 {
         self.handover.0.max(self.lateness.0)
     }
@@ -59,15 +58,16 @@ fn ns(span: Span) -> u32 {
     u32::try_from(span.0).unwrap_or(u32::MAX)
 }
 
-/// Least times that path contexts of an engine allow for noise, in ns. They change while the
-/// contexts share them; one thread at a time has the engine, so that no order of memory matters.
+/// Floors of times that follow from the noise, in ns, shared by the path contexts of an engine.
+/// They change while they are shared; only one thread at a time uses the engine, so relaxed memory
+/// ordering suffices.
 #[derive(Debug)]
 pub(crate) struct Floors {
     /// The noise that they were computed for.
     noise: AtomicU32,
     noise_ns_min: u32,
     noise_ns_max: u32,
-    /// What the configuration says, and what holds.
+    /// The floors, by purpose.
     target: Floor,
     reorder: Floor,
     hedge: Floor,
@@ -75,7 +75,7 @@ pub(crate) struct Floors {
     timeout: Floor,
 }
 
-/// The configured least time, and what holds: at least that many times the noise.
+/// One floor: the configured time, or `times` times the noise if that is more.
 #[derive(Debug)]
 struct Floor {
     configured_ns: u32,
@@ -99,8 +99,8 @@ impl Floor {
 }
 
 impl Floors {
-    /// Those of a host that was not measured yet: what cannot be told from a queue anyway is the
-    /// time of some full packets on the wire.
+    /// Floors of a host that was not measured yet: its noise is taken to be the transmission time
+    /// of some full packets, which cannot be told from a queue anyway.
     pub fn new(rate: &RateConfig, loss: &LossConfig, mtu: u16) -> Self {
         let wires = NOISE_WIRES * u64::from(mtu) * 1_000_000_000 / rate.line_bytes_per_sec.max(1);
         let noise_ns_max = ns(rate.noise_max);
@@ -126,7 +126,7 @@ impl Floors {
         }
     }
 
-    /// The host was measured.
+    /// Takes a new measurement of the host.
     pub fn noise_set(&self, meter: &Meter) {
         debug_assert!(self.noise_ns_min <= self.noise_ns_max, "edges in order: {self:?}");
         let noise_ns = meter.ns().clamp(self.noise_ns_min, self.noise_ns_max);
@@ -144,17 +144,17 @@ impl Floors {
     pub fn target_ns(&self) -> u32 {
         self.target.ns()
     }
-    /// Least slack for packets of other paths.
+    /// Least reordering slack between paths.
     #[inline(always)]
     pub fn reorder_ns(&self) -> u32 {
         self.reorder.ns()
     }
-    /// Least wait for a lone packet.
+    /// Least wait before a lone packet is copied.
     #[inline(always)]
     pub fn hedge_ns(&self) -> u32 {
         self.hedge.ns()
     }
-    /// Least silence after which the tail of a burst is sent again.
+    /// Least tail-loss probe timeout.
     #[inline(always)]
     pub fn tail_ns(&self) -> u32 {
         self.tail.ns()

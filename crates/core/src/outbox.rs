@@ -1,7 +1,7 @@
-//! What waits to leave the engine, and who waits for a turn.
+//! Queues of packets and events that leave the engine, and of contexts that wait for their turn.
 //!
-//! A context stands in each queue at most once: a mark says whether it does. Marks are kept here,
-//! not in the context, so that who holds one peer can give another its turn.
+//! A context is in each queue at most once; a mark says whether it is. Marks are kept here, not in
+//! the context, so that code that has borrowed one context can queue another.
 
 use crate::api::{AsyncEvent, Endpoint};
 use crate::ids::{Ctx, PeerTag, Way};
@@ -10,33 +10,33 @@ use crate::psn::{Psn, TxNum};
 use srd_wire::Body;
 use std::collections::VecDeque;
 
-/// A packet to someone with whom there may be no context.
+/// A packet to a peer with which there may be no context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
     pub dst: Endpoint,
     pub dst_tag: PeerTag,
     pub body: Body,
     pub padded_len: u16,
-    /// Of a packet that belongs to a context: its transmission number and the next PSN.
+    /// For a packet of a context: its transmission number and the next PSN.
     pub tx_num: TxNum,
     pub psn: Psn,
 }
 
 impl Control {
-    /// A packet that belongs to no context, and is no longer than it must be.
+    /// A packet that belongs to no context, without padding.
     pub fn of_none(dst: Endpoint, dst_tag: PeerTag, body: Body) -> Self {
         Self { dst, dst_tag, body, padded_len: 0, tx_num: TxNum(0), psn: Psn(0) }
     }
 }
 
-/// A probe that is to leave.
+/// A probe to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeOut {
     pub ci: Ctx,
     pub path: u8,
-    /// Payload of the packet that it is as large as; 0: no larger than it must be.
+    /// Payload of the data packet whose size the probe has; 0: the smallest probe.
     pub size: u16,
-    /// It belongs to a search for the size that passes.
+    /// Whether the probe belongs to a search for the path MTU.
     pub asks: bool,
 }
 
@@ -46,39 +46,39 @@ impl ProbeOut {
     }
 }
 
-/// The context has something to send.
+/// Mark: the context has something to send.
 const READY: u8 = 1;
-/// An acknowledgment of it is due.
+/// Mark: an acknowledgment of the context is due.
 const ACK: u8 = 2;
-/// Its timer has to be set anew.
+/// Mark: the context's timer is to be recalculated.
 const REARM: u8 = 4;
-/// It waits until less is in flight to its address.
+/// Mark: the context waits until less is in flight to its address.
 const PARKED: u8 = 8;
-/// It waits for the pacer of its address.
+/// Mark: the context waits for the pacer of its address.
 const PACED: u8 = 16;
 
-/// See the module.
+/// The queues of an engine; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     control: VecDeque<Control>,
-    /// Contexts whose answer to an Open or a Challenge waits to leave.
+    /// Contexts whose answer to an Open or a Challenge is to be sent.
     answers: VecDeque<Ctx>,
     acks: VecDeque<Ctx>,
     probes: VecDeque<ProbeOut>,
     closes: VecDeque<Ctx>,
     ready: VecDeque<Ctx>,
     rearm: VecDeque<Ctx>,
-    /// Addresses of which other engines of the host should hear.
+    /// Addresses about which the other engines of the host are to get a note.
     shares: VecDeque<Way>,
-    /// By context: in which queues it stands.
+    /// Marks by context: the queues that it is in.
     marks: Vec<u8>,
     events: VecDeque<AsyncEvent>,
-    /// Of these, those that are no releases.
+    /// Number of these events, without releases of requests.
     events_bounded: usize,
 }
 
 impl Outbox {
-    /// Context `ci` begins: it waits for nothing, whatever its number meant before.
+    /// Context `ci` begins: clears the marks of an earlier context with this number.
     pub fn context_begin(&mut self, ci: Ctx) {
         let i = ci.index();
         if self.marks.len() <= i {
@@ -86,13 +86,13 @@ impl Outbox {
         }
         self.marks[i] = 0;
     }
-    /// It has ended: what its number stands in is passed over.
+    /// Context `ci` has ended: its entries in queues are skipped from now on.
     pub fn context_end(&mut self, ci: Ctx) {
         debug_assert!(ci.index() < self.marks.len(), "it has begun");
         self.marks[ci.index()] = 0;
     }
 
-    /// Whether there is nothing to do before the next timer.
+    /// Whether nothing is to be sent before the next timer.
     pub fn is_empty(&self) -> bool {
         self.control.is_empty()
             && self.answers.is_empty()
@@ -103,8 +103,8 @@ impl Outbox {
             && self.rearm.is_empty()
     }
 
-    /// The host's other engines should hear of an address. Whether there is room: without, they
-    /// hear of it later.
+    /// Queues a note about an address to the host's other engines. Returns whether there is room;
+    /// without, the note is queued later.
     pub fn share_push(&mut self, way: Way) -> bool {
         let room = self.shares.len() < SHARES_MAX;
         if room && self.shares.back() != Some(&way) {
@@ -118,7 +118,7 @@ impl Outbox {
         self.shares.pop_front()
     }
 
-    /// Sets a mark; whether it was not set.
+    /// Sets a mark. Returns whether it was not set before.
     #[inline(always)]
     fn mark(&mut self, ci: Ctx, mark: u8) -> bool {
         debug_assert!(mark.is_power_of_two(), "one queue at a time");
@@ -127,7 +127,7 @@ impl Outbox {
         *marks |= mark;
         new
     }
-    /// Takes a mark away; whether it was set.
+    /// Clears a mark. Returns whether it was set.
     #[inline(always)]
     fn unmark(&mut self, ci: Ctx, mark: u8) -> bool {
         let Some(marks) = self.marks.get_mut(ci.index()) else { return false };
@@ -156,15 +156,15 @@ impl Outbox {
         }
     }
 
-    /// Something about the context changed: its timer is set anew before anybody asks for it. Many
-    /// changes between two polls cost one calculation.
+    /// The context changed: its timer is recalculated before the next timeout is read. Many changes
+    /// between two polls cost one calculation.
     #[inline]
     pub fn rearm_push(&mut self, ci: Ctx) {
         if self.mark(ci, REARM) {
             self.rearm.push_back(ci);
         }
     }
-    /// The next context whose timer is to be set anew; it may have ended.
+    /// The next context whose timer is to be recalculated; it may have ended.
     pub fn rearm_pop(&mut self) -> Option<Ctx> {
         let ci = self.rearm.pop_front()?;
         self.unmark(ci, REARM);
@@ -177,13 +177,13 @@ impl Outbox {
             self.acks.push_back(ci);
         }
     }
-    /// The next context of which one is due; it may have ended.
+    /// The next context of which an acknowledgment is due; it may have ended.
     pub fn ack_pop(&mut self) -> Option<Ctx> {
         let ci = self.acks.pop_front()?;
         self.unmark(ci, ACK);
         Some(ci)
     }
-    /// Whether one of this context is due.
+    /// Whether an acknowledgment of this context is queued.
     pub fn ack_waits(&self, ci: Ctx) -> bool {
         debug_assert!(
             self.marks[ci.index()] & ACK == 0 || !self.acks.is_empty(),
@@ -192,28 +192,30 @@ impl Outbox {
         self.marks[ci.index()] & ACK != 0
     }
 
-    /// The context waits for room at its address, in a list there. Whether it did not before.
+    /// The context joins the list of those that wait for room at their address. Returns whether it
+    /// was not in it before.
     pub fn park(&mut self, ci: Ctx) -> bool {
         self.mark(ci, PARKED)
     }
-    /// It waits no longer. Whether it did.
+    /// The context leaves that list. Returns whether it was in it.
     pub fn unpark(&mut self, ci: Ctx) -> bool {
         self.unmark(ci, PARKED)
     }
 
-    /// The context waits for the pacer, in a list of its address. Whether it did not before.
+    /// The context joins the list of those that wait for the pacer of their address. Returns
+    /// whether it was not in it before.
     pub fn pace_begin(&mut self, ci: Ctx) -> bool {
         self.mark(ci, PACED)
     }
-    /// It waits no longer. Whether it did.
+    /// The context leaves that list. Returns whether it was in it.
     pub fn pace_end(&mut self, ci: Ctx) -> bool {
         self.unmark(ci, PACED)
     }
 
-    /// A handshake packet. `false`: there is no room for it.
+    /// Queues a handshake packet. `false`: there is no room for it.
     #[must_use]
     pub fn control_push(&mut self, control: Control) -> bool {
-        // Who opens and closes without end must not keep others from being told anything.
+        // A peer that keeps opening and closing contexts must not fill the whole queue.
         let answers = matches!(control.body, Body::CloseAck);
         let room = self.control.len() < CONTROL_QUEUE_MAX >> u8::from(answers);
         if room {
@@ -227,7 +229,7 @@ impl Outbox {
         self.control.pop_front()
     }
 
-    /// Whether no more contexts can wait to answer.
+    /// Whether the queue of contexts that answer is full.
     pub fn answers_are_full(&self) -> bool {
         self.answers.len() >= CONTROL_QUEUE_MAX
     }
@@ -248,7 +250,7 @@ impl Outbox {
         self.probes.pop_front()
     }
 
-    /// The context's Close waits to leave.
+    /// Queues the context's Close.
     pub fn close_push(&mut self, ci: Ctx) {
         debug_assert!(ci.index() < self.marks.len(), "it has begun");
         self.closes.push_back(ci);
@@ -257,17 +259,18 @@ impl Outbox {
         self.closes.pop_front()
     }
 
-    /// Tells the user. `false`: there is no room for it.
+    /// Queues an event for the user. `false`: there is no room for it.
     #[must_use]
     pub fn event_push(&mut self, e: AsyncEvent) -> bool {
         let max = match e {
-            // Owed one for one; their number is bounded by the table of requests.
+            // Releases are never dropped; their number is bounded by the table of requests.
             AsyncEvent::WrReleased(_) => {
                 self.events.push_back(e);
                 return true;
             }
             AsyncEvent::QpFatal(_) | AsyncEvent::SqDrained(_) => EVENTS_MAX,
-            // What peers and networks cause without end must not keep the rest from being told.
+            // Events that peers and networks may cause without limit leave a quarter of the room to
+            // the others.
             _ => EVENTS_MAX - EVENTS_MAX / 4,
         };
         debug_assert!(self.events_bounded <= self.events.len(), "they are some of all");
@@ -285,7 +288,7 @@ impl Outbox {
         Some(e)
     }
 
-    /// Whether each context that is marked stands in its queue, once.
+    /// Checks that each marked context is in its queue.
     #[cfg(debug_assertions)]
     pub fn audit(&self) {
         for (mark, queue) in [(READY, &self.ready), (ACK, &self.acks), (REARM, &self.rearm)] {

@@ -1,4 +1,4 @@
-//! Configuration as a context keeps it: compact, because every peer has one, idle or not.
+//! The part of the configuration that path and rate contexts use, in compact form.
 
 use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
 use crate::guards::Guards;
@@ -6,8 +6,8 @@ use crate::noise::Floors;
 use crate::time::Span;
 use std::sync::Arc;
 
-/// The fields of three configurations that a path and rate context needs. Spans are in ns and end
-/// at 4.29 s.
+/// The fields of three configurations that a path and rate context needs. Spans are in ns, limited
+/// to 4.29 s.
 #[derive(Debug)]
 pub(crate) struct Params {
     pub line_bytes_per_sec: u64,
@@ -25,8 +25,8 @@ pub(crate) struct Params {
     pub rate_policy: RatePolicy,
     pub host_policy: HostPolicy,
     pub guards: Guards,
-    /// Least times, which follow from the noise of the host. Apart, because they change: what is
-    /// above does not, and the compiler knows it.
+    /// Floors of times, which follow from the noise of the host. They are behind a pointer because
+    /// they change, while the fields above are immutable.
     pub floors: Arc<Floors>,
 }
 

@@ -1,9 +1,9 @@
-//! Bugs on purpose, to measure how far the fault checker reaches. Only in builds with
+//! Deliberate bugs, to measure which ones the fault checker finds. They exist only in builds with
 //! `--cfg planted_bugs`, where one of them can be turned on at run time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Stands in every program that has the bugs, so that a test can look for it.
+/// A string in every program that contains the bugs, so that a test can search for it.
 pub const MARK: &str = "software-srd has planted bugs";
 
 static ON: AtomicU32 = AtomicU32::new(0);
@@ -28,13 +28,13 @@ macro_rules! bugs {
 
 bugs! {
     "dedup":
-    /// Everything below the window is new.
+    /// Every PSN below the window counts as new.
     DedupForgetsOld,
-    /// What arrived out of order is new again.
+    /// A duplicate of a packet that arrived out of order counts as new.
     DedupIgnoresBits,
-    /// Bits of a full turn ago stay.
+    /// Bits of the receive window are not cleared when the ring wraps.
     WindowKeepsBits,
-    /// Any transmission number is new.
+    /// Every transmission number counts as new.
     ReplayTakesAll,
     "acknowledgments":
     /// The cumulative acknowledgment jumps over a gap.
@@ -42,13 +42,13 @@ bugs! {
     /// The bitmap is off by one.
     AckBitmapShifted,
     "verdicts":
-    /// No refusal is kept.
+    /// Refusals are not stored for acknowledgments.
     VerdictNotKept,
-    /// Refusals are told once.
+    /// Refusals are sent only once.
     VerdictToldOnce,
-    /// Refusals that find no room are acknowledged all the same.
+    /// Refusals that do not fit into an acknowledgment are acknowledged as successes.
     VerdictOverflowAcked,
-    /// Refusals go when anything is heard of the peer.
+    /// Refusals are dropped when any packet of the peer arrives.
     VerdictRetiredEarly,
     /// A refused request succeeds.
     VerdictIgnored,
@@ -57,7 +57,7 @@ bugs! {
     RnrUncounted,
     /// One retry too few.
     RnrOneTooFew,
-    /// The whole message comes again, not its immediate alone.
+    /// The whole message is sent again, not only its immediate.
     RnrWholeAgain,
     /// A back-off beside another one is forgotten.
     RnrBackoffForgotten,
@@ -68,7 +68,7 @@ bugs! {
     "windows":
     /// The peer's window is one smaller than the sender thinks.
     WindowOneMore,
-    /// The lower edge told is the upper one.
+    /// Packets carry the upper edge of the send window as the lower one.
     UnaAhead,
     "wrap":
     /// PSNs are compared as plain numbers.
@@ -78,37 +78,37 @@ bugs! {
     "tags and epochs":
     /// A packet with an unknown tag is taken for its sender's context.
     TagUnchecked,
-    /// Tags are counted, so that a new life gives out those of the old one.
+    /// Tags are consecutive numbers, so a new incarnation gives out those of the old one.
     TagCounted,
-    /// A new life of the peer continues the old context.
+    /// A new incarnation of the peer continues the old context.
     RestartContinues,
-    /// Work cut off by a restart succeeds.
+    /// Requests cut off by a restart succeed.
     AbortSucceeds,
     "placement":
-    /// A write goes one byte too far.
+    /// A write is placed one byte too high.
     WriteShifted,
-    /// Every response goes to the start.
+    /// Every read response is placed at the start.
     ReadAtStart,
-    /// A message goes into the neighbouring receive.
+    /// A message is placed into the neighbouring receive.
     ReceiveNeighbour,
     /// A request ends with its first segment.
     FirstSegmentCompletes,
-    /// A datagram goes where the header area is.
+    /// A datagram is placed over the header area.
     DatagramAtStart,
-    /// A response to a request that is over is taken.
+    /// A response to a request that has ended is accepted.
     ReadLateTaken,
     "RDMA bounds":
-    /// A region is one byte longer.
+    /// Bounds checks take a region as one byte longer.
     RegionOneMore,
     /// Rights are not checked.
     RightsUnchecked,
     /// Protection domains are not checked.
     DomainUnchecked,
-    /// A key finds whatever has its place.
+    /// A key finds whatever region has its slot.
     KeyStale,
-    /// A region that goes away is read on.
+    /// Reads of a region continue after it was deregistered.
     RegionReadOn,
-    /// Keys of queue pairs are not checked.
+    /// Q_Keys are not checked.
     QkeyUnchecked,
     "credits":
     /// Ended reads keep their credit.
@@ -140,33 +140,33 @@ bugs! {
     PathLeastForgotten,
     /// Nobody is told that a path is back.
     PathReturnUntold,
-    /// What was lost goes again on the path that lost it.
+    /// A lost packet may be sent again on the path that lost it.
     PathNotAvoided,
     "scheduling":
-    /// Of those who wait for inflight, one is woken.
+    /// Of the contexts that wait for room in flight, only one is woken.
     WaiterForgotten,
-    /// Who has to wait for the pacer is forgotten.
+    /// A context that has to wait for the pacer is never called.
     PacedForgotten,
     /// The pacer is not obeyed.
     PacingIgnored,
-    /// An emptied flow takes another one with it.
+    /// The removal of an empty flow removes another one as well.
     FlowForgotten,
     "completion queues":
-    /// A receive promises no slot.
+    /// A receive reserves no completion slot.
     ReceiveUnreserved,
-    /// An unsolicited write promises no slot.
+    /// An unsolicited write reserves no completion slot.
     UnsolicitedUnreserved,
     /// A destroyed queue pair's completions stay.
     PurgeForgotten,
     /// A handle is free before its completion is polled.
     HandleEarly,
     "giving up":
-    /// Work given up keeps its PSNs.
+    /// Requests given up keep their PSNs.
     TombstoneForgotten,
     "credits":
-    /// More reads are asked for than the peer serves at a time.
+    /// More reads are requested than the peer serves at a time.
     ReadCreditIgnored,
-    /// More messages of several packets are under way than the peer keeps apart.
+    /// More writes with immediate of several packets are in flight than the peer supports.
     ImmediateCreditIgnored,
     "hostile peers":
     /// Strangers need no cookie, however full the table is.
@@ -177,36 +177,37 @@ bugs! {
     RestartUnproven,
     /// While packets wait to be read, no timer of losses fires.
     TimersSuppressed,
-    /// What was never sent can be acknowledged.
+    /// Acknowledgments of PSNs that were never sent are accepted.
     AckUnsentTaken,
-    /// PSNs beyond the window are taken.
+    /// PSNs beyond the window are accepted.
     PsnFarTaken,
-    /// One peer may hold all reads.
+    /// One peer may occupy all places for reads.
     ReadsUnshared,
     /// Payload may be longer than a packet of the device.
     PayloadLongTaken,
-    /// A read counts bytes, whichever they are.
+    /// A read only counts bytes, so duplicates hide a gap.
     ReadHoleTaken,
     /// An echo of anything is believed.
     EchoUnmatched,
-    /// How long a packet waited at the peer is believed, whatever is left of the round trip.
+    /// The peer's reported delay is subtracted in full, whatever is left of the round trip.
     WaitBelieved,
-    /// What is kept for a peer that has died is kept for ever: its reads, too.
+    /// The state kept for a dead peer, including its reads, is kept for ever.
     DeadKept,
-    /// As many packets are under way as the peer's window says, however small ours is.
+    /// As many packets are in flight as the peer's window allows, even if the own window is
+    /// smaller.
     PeerWindowTaken,
-    /// A packet without its checksum is taken where each must have one.
+    /// A packet without a checksum is accepted where each must have one.
     UncheckedTaken,
-    /// The verdict on what has arrived is waited for, and nobody is asked for it.
+    /// Missing verdicts on packets that have arrived are never requested.
     ArrivedUnasked,
     "sizes of packets":
     /// A round of probes counts although its controls were not echoed.
     ControlsUnechoed,
     /// One round of probes decides that a size is too large.
     OneRoundDecides,
-    /// When a size does not pass, none of the smaller ones is taken.
+    /// When a size does not pass, it is kept instead of a smaller one.
     SizeKept,
-    /// A size that was found is never left for a larger one.
+    /// A reduced size is never raised again.
     SizeNeverRaised,
     /// Every Open is as large as the largest packet.
     OpensAllFull,
@@ -214,7 +215,7 @@ bugs! {
     OneOpenDecides,
     /// An Open that is not padded proves a size, too.
     BareOpenProves,
-    /// What had arrived before its PSN was taken back is cut anew all the same.
+    /// A packet that had arrived before it was recalled is segmented again nevertheless.
     RecallUnheard,
     "sums":
     /// A segment of a write that is not the last stays counted as unsent.
@@ -227,11 +228,11 @@ bugs! {
     ActiveLeaks,
     /// A read that was served stays counted in the engine.
     JobsLeak,
-    /// What is declared lost stays in the sum of bytes in flight to the peer.
+    /// A packet declared lost stays in the sum of bytes in flight to the peer.
     LostInFlight,
     /// A sender whose context has ended stays counted among those that share the receive budget.
     FlowingLeaks,
-    /// The context that was found last by its tag is remembered beyond its end.
+    /// The cache of the context last found by tag keeps a context that has ended.
     TagRemembered,
     /// The list of a context's requests keeps one that has ended, if it is not the newest.
     LiveKept,
@@ -241,18 +242,18 @@ bugs! {
     /// Tags and first numbers come from the generator whose numbers peers see.
     SecretsFast,
     "links":
-    /// A packet that leaves the list of what is in flight is still the neighbour of the one after.
+    /// A packet that leaves the list of packets in flight is still linked from its successor.
     FlightLinkKept,
-    /// A request that is taken out of a queue is still the neighbour of the one after.
+    /// A request that leaves a queue is still linked from its successor.
     QueueLinkKept,
-    /// A read that has ended is still the neighbour of the one after, in the list of its region.
+    /// A read that has ended is still linked from its successor in the list of its region.
     PlaceLinkKept,
     "hosts that fall behind":
-    /// A sender that was told to stop waits for the word to go on, whatever was lost.
+    /// A sender that was signalled to stop waits for the signal to go on, even if that was lost.
     HostStopForever,
-    /// An older acknowledgment says whether the peer's host is behind, and what may be in flight.
+    /// The host signal and the budget of an outdated acknowledgment are accepted.
     HostSignalStale,
-    /// What waits in the receiver is forgotten before an acknowledgment tells it.
+    /// The receiver's backlog is cleared before an acknowledgment reports it.
     DepthCleared,
 }
 

@@ -1,9 +1,9 @@
-//! Packet sequence numbers and transmission numbers: numbers that wrap, each with the arithmetic of
-//! its circle, so that neither is taken for the other or for a count.
+//! Packet sequence numbers and transmission numbers: types with wrapping arithmetic, so that
+//! neither is mixed up with the other or with a count.
 
-/// Packet sequence number of one direction of a context: 32 bits that wrap, compared within half
-/// the circle. It has no order of its own: whether one comes before another depends on which part
-/// of the circle is in use.
+/// Packet sequence number of one direction of a context: 32 bits that wrap, compared within half of
+/// the number space (serial number arithmetic). It implements no `Ord`: which of two comes first
+/// depends on the part of the number space in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Psn(pub u32);
 
@@ -23,7 +23,7 @@ impl Psn {
     pub const fn next(self) -> Self {
         self.plus(1)
     }
-    /// How many steps it takes to come here from `first`.
+    /// Number of steps from `first` to this PSN.
     #[inline(always)]
     pub const fn since(self, first: Self) -> u32 {
         self.0.wrapping_sub(first.0)
@@ -64,12 +64,12 @@ pub(crate) struct PsnRange {
     pub end: Psn,
 }
 
-/// Transmission number: each packet of a context has one of its own. 64 bits, of which packets and
-/// echoes carry the lower 32 ([`Self::low`]).
+/// Transmission number, unique to each packet of a context, retransmissions included: 64 bits, of
+/// which packets and echoes carry the lower 32 ([`Self::low`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TxNum(pub u64);
 
-/// What packets and echoes carry of a transmission number.
+/// The lower 32 bits of a transmission number, which packets and echoes carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TxLow(pub u32);
 
@@ -94,12 +94,12 @@ impl TxNum {
     pub const fn diff(self, other: Self) -> i64 {
         self.0.wrapping_sub(other.0) as i64
     }
-    /// What packets carry of it.
+    /// The bits that packets carry.
     #[inline(always)]
     pub const fn low(self) -> TxLow {
         TxLow(self.0 as u32)
     }
-    /// The number nearest to `reference` of which a packet carries `low`.
+    /// The number nearest to `reference` whose lower bits are `low`.
     #[inline(always)]
     pub fn nearest(low: TxLow, reference: Self) -> Self {
         if planted!(TxNumHighKept) {

@@ -1,11 +1,11 @@
-//! Where random numbers come from: secrets from a cipher, everything else from a fast generator.
+//! Sources of random numbers: secrets come from a cipher, everything else from a fast generator.
 //!
-//! What peers see of the engine's random numbers (tags, first PSNs and transmission numbers, the
-//! incarnation, region keys) must not let them compute the others (cookie keys, hash keys, tags of
-//! other peers). The fast generator would: its outputs are linear in its state, nearly. So a device
-//! draws secrets from ChaCha20, seeded by the operating system, and seeds the fast generator
-//! (choice of paths, jitter of back-offs) apart from it. Simulations draw all from one generator,
-//! in one order, so that a seed replays a run.
+//! Peers must not be able to compute secret numbers (cookie keys, hash keys, tags of other peers)
+//! from the random numbers that they see (tags, first PSNs and transmission numbers, the
+//! incarnation, region keys). With the fast generator they could: its outputs are nearly linear in
+//! its state. So a device draws both kinds from ChaCha20, seeded by the operating system, and seeds
+//! the fast generator (choice of paths, jitter of back-offs) separately. Simulations draw all
+//! numbers from one generator, in one order, so that a seed replays a run.
 
 use crate::rng::Rng;
 use chacha20::{
@@ -13,7 +13,7 @@ use chacha20::{
     rand_core::{Rng as _, SeedableRng as _},
 };
 
-/// Something that random numbers come from.
+/// A source of random numbers.
 pub(crate) trait Random {
     /// 64 random bits.
     fn next_u64(&mut self) -> u64;
@@ -30,8 +30,8 @@ impl Random for Rng {
     }
 }
 
-/// An engine's source of random numbers, for [`Engine::new`](crate::Engine::new). From an [`Rng`]:
-/// a source that can be replayed, for simulations and tests alone.
+/// An engine's source of random numbers, for [`Engine::new`](crate::Engine::new). A source made
+/// from an [`Rng`] can be replayed, and is for simulations and tests only.
 #[derive(Debug)]
 pub struct Randomness {
     pub(crate) fast: Rng,
@@ -39,8 +39,9 @@ pub struct Randomness {
 }
 
 impl Randomness {
-    /// For devices, from entropy of the operating system: `secret` for what peers must not guess,
-    /// `fast` for choices that they may. Neither may be used twice, or depend on the other.
+    /// For devices, from entropy of the operating system: `secret` for numbers that peers must not
+    /// guess, `fast` for the others. Neither may be used twice, and they must be independent of
+    /// each other.
     pub fn from_entropy(secret: [u8; 32], fast: [u64; 4]) -> Self {
         let cipher = ChaCha20Rng::from_seed(secret);
         let secrets = Secrets(Some(Box::new(cipher)));
@@ -59,7 +60,7 @@ impl From<Rng> for Randomness {
 pub(crate) struct Secrets(Option<Box<ChaCha20Rng>>);
 
 impl Secrets {
-    /// For drawing some: from the cipher, or from `replayed` where runs are replayed.
+    /// A source of secrets: the cipher, or `replayed` where runs are replayed.
     pub fn or<'a>(&'a mut self, replayed: &'a mut Rng) -> Secret<'a> {
         Secret { secrets: self, replayed }
     }

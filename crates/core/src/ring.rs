@@ -1,19 +1,19 @@
-//! A queue of plain values in one piece of memory, which grows by doubling.
+//! A queue of plain values in one allocation, which grows by doubling.
 //!
-//! It does what a `VecDeque` does, and writes a value where it will lie: completions are too large
-//! to be moved twice.
+//! It works like a `VecDeque`, but writes a value directly to its place: completions are too large
+//! to be copied twice.
 
-/// See the module. The length of `slots` is 0 or a power of two.
+/// The queue; see the module. The length of `slots` is 0 or a power of two.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     slots: Vec<T>,
-    /// Place of the oldest, counted on without end.
+    /// Position of the oldest value, counted without wrapping to the length.
     head: usize,
     len: usize,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Empty, without memory of its own.
+    /// An empty queue, without an allocation.
     pub fn new() -> Self {
         Self { slots: Vec::new(), head: 0, len: 0 }
     }
@@ -27,7 +27,7 @@ impl<T: Copy> Ring<T> {
         k & self.slots.len().wrapping_sub(1)
     }
 
-    /// Appends a value; `room`: how many the first piece of memory holds.
+    /// Appends a value; `room`: capacity of the first allocation.
     #[inline(always)]
     pub fn push(&mut self, value: T, room: usize) {
         if self.len == self.slots.len() {
@@ -38,7 +38,7 @@ impl<T: Copy> Ring<T> {
         self.len += 1;
     }
 
-    /// Doubles the room; `filler` is what the new places hold until they are used.
+    /// Doubles the capacity; `filler` is the content of the new places until they are used.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, filler: T, room: usize) {
@@ -50,7 +50,7 @@ impl<T: Copy> Ring<T> {
         debug_assert!(self.len < self.slots.len(), "room for one more at least");
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest value.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
         if self.len == 0 {
@@ -62,12 +62,12 @@ impl<T: Copy> Ring<T> {
         Some(self.slots[at])
     }
 
-    /// All of them, the oldest first.
+    /// All values, the oldest first.
     fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len).map(|k| &self.slots[self.place(self.head.wrapping_add(k))])
     }
 
-    /// Keeps those that `keep` names, in their order.
+    /// Keeps the values for which `keep` is true, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let kept: Vec<T> = self.iter().copied().filter(|v| keep(v)).collect();
         (self.head, self.len) = (0, kept.len());

@@ -17,13 +17,14 @@ fn splitmix(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// From one number, for simulations.
+    /// A generator seeded by one number, for simulations.
     pub fn from_seed(seed: u64) -> Self {
         let mut s = seed;
         Self(core::array::from_fn(|_| splitmix(&mut s)))
     }
 
-    /// From 256 bits of operating-system entropy, for devices. All zero is replaced.
+    /// A generator seeded by 256 bits of entropy of the operating system, for devices. All zero is
+    /// replaced.
     pub fn from_entropy(words: [u64; 4]) -> Self {
         if words == [0; 4] { Self::from_seed(0) } else { Self(words) }
     }

@@ -1,5 +1,5 @@
-//! State machines are declared, not coded: the declaration makes the enum, one method per event
-//! (which refuses what the machine does not have) and a Graphviz drawing that a test prints.
+//! A macro that declares state machines: it generates the enum, one method per event (which refuses
+//! transitions that the machine does not have) and a Graphviz drawing, which a test prints.
 
 macro_rules! state_machine {
     (
@@ -22,8 +22,8 @@ macro_rules! state_machine {
 
             $(
                 $(#[$emeta])*
-                /// Returns the state left behind, or the present one when the machine has no such
-                /// move.
+                /// Returns the state that was left, or as an error the present state if it has no
+                /// such transition.
                 pub fn $event(&mut self) -> Result<Self, Self> {
                     match *self {
                         $( Self::$from )|+ => {

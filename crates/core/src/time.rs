@@ -1,4 +1,4 @@
-//! Time as the core sees it: nanoseconds handed in by the caller, from any monotonic origin.
+//! Time in the core: nanoseconds that the caller passes in, from any monotonic clock.
 
 use core::ops::{Add, AddAssign, Sub};
 
@@ -11,17 +11,18 @@ pub struct Time(pub u64);
 pub struct Span(pub u64);
 
 impl Time {
-    /// Later than any time that can be reached.
+    /// Later than any time that occurs; stands for "no deadline".
     pub const NEVER: Self = Self(u64::MAX);
     /// Time since `earlier`; zero if `earlier` lies ahead.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
-    /// The clock as it travels in a packet: 32 bits in units of 16 ns.
+    /// The clock value that packets carry: 32 bits in units of 16 ns.
     pub const fn to_wire(self) -> u32 {
         (self.0 >> 4) as u32
     }
-    /// Time since a clock value that was sent at most 68 s ago, to 16 ns.
+    /// Time since a clock value of [`Self::to_wire`] that is at most 68 s old, with a resolution of
+    /// 16 ns.
     pub const fn since_wire(self, sent: u32) -> Span {
         Span((self.to_wire().wrapping_sub(sent) as u64) << 4)
     }

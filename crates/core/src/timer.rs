@@ -1,8 +1,8 @@
 //! Deadlines of contexts, paths and requests in back-off: an indexed 4-ary heap with one entry per
 //! owner.
 //!
-//! Moving a deadline earlier costs a sift; moving it later is left to the moment it fires (the
-//! owner then names its real deadline), because retransmission timers move later with every
+//! Moving a deadline earlier costs a sift. Moving it later changes nothing until the timer fires,
+//! when the owner sets its real deadline, because retransmission timers move later with every
 //! acknowledgment.
 
 use crate::api::WrHandle;
@@ -11,7 +11,7 @@ use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
 
-/// What a deadline of the engine is about.
+/// Owner of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOf {
     /// A context.
@@ -23,7 +23,7 @@ pub(crate) enum TimerOf {
 }
 
 impl TimerOf {
-    /// Its owner's number in the heap.
+    /// Number of the owner in the heap.
     pub const fn number(self) -> u32 {
         match self {
             Self::Context(i) => 3 * i.0,
@@ -32,7 +32,7 @@ impl TimerOf {
         }
     }
 
-    /// Whose number it is.
+    /// The owner with this number.
     pub const fn owner(number: u32) -> Self {
         match number % 3 {
             0 => Self::Context(Ctx(number / 3)),
@@ -51,7 +51,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Makes sure `owner` fires at `at` or before. `Time::NEVER` leaves things as they are.
+    /// Makes sure that the timer of `owner` fires at `at` or before. `Time::NEVER` changes nothing.
     pub fn arm(&mut self, owner: u32, at: Time) {
         if at == Time::NEVER {
             return;
@@ -76,7 +76,7 @@ impl Timers {
         debug_assert!(self.next() <= at || cfg!(planted_bugs), "it fires then or before");
     }
 
-    /// Forgets `owner`.
+    /// Removes the timer of `owner`.
     pub fn disarm(&mut self, owner: u32) {
         let Some(&pos) = self.position.get(owner as usize) else { return };
         if pos != NONE {

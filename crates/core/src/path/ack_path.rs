@@ -1,8 +1,9 @@
-//! Paths of pure acknowledgments: a few at a time in turn, and whether they get through.
+//! Paths of pure acknowledgments: a few are used in turn, and replaced when acknowledgments on them
+//! get lost.
 //!
-//! A fixed return path that is a black hole would make every healthy forward path look dead. So
-//! acknowledgments rotate, each carries a number that the peer echoes, and a path whose numbers
-//! never come back while those of others do is replaced.
+//! If all acknowledgments took one path and it became a black hole, every healthy forward path
+//! would look dead. So acknowledgments rotate over several paths, each carries a number that the
+//! peer echoes, and a path whose numbers are never echoed while those of others are is replaced.
 
 use super::set::PathSet;
 use crate::guards::{Guard, Guards};
@@ -12,18 +13,18 @@ use crate::tuning::{
     ACKS_REMEMBERED,
 };
 
-/// An acknowledgment on its way.
+/// An acknowledgment that was sent and not echoed yet.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     tx_num_low: u16,
-    /// [`ACK_PATHS`] = none.
+    /// Slot of its path; [`ACK_PATHS`] = none.
     slot: u8,
 }
 
 #[derive(Debug)]
 pub(crate) struct AckPaths {
     paths: [u8; ACK_PATHS],
-    /// Acknowledgments on the path of the slot since one of them was echoed.
+    /// Acknowledgments sent on the path of each slot since one of them was echoed.
     missed: [u8; ACK_PATHS],
     sent: [Sent; ACKS_REMEMBERED],
     slot: u8,
@@ -46,7 +47,7 @@ impl AckPaths {
         }
     }
 
-    /// The path of the next one.
+    /// The path of the next acknowledgment.
     /// Rule CC-09.
     pub(crate) fn choose(&mut self, set: &mut PathSet, guards: Guards, rng: &mut Rng) -> u8 {
         self.slot = (self.slot + 1) % ACK_PATHS as u8;
@@ -64,7 +65,7 @@ impl AckPaths {
         u32::from(self.per_echo_8).div_ceil(8)
     }
 
-    /// Whether the path of a slot gets nothing through while others do.
+    /// Whether no acknowledgment on the path of a slot is echoed, while those of other slots are.
     fn suspect(&self, slot: usize) -> bool {
         let heard = u32::from(self.since_echo) <= ACK_HEARD * self.per_echo() + ACK_PATHS as u32;
         heard && u32::from(self.missed[slot]) > ACK_PATIENCE * self.per_echo() + ACK_PATIENCE_MORE

@@ -1,4 +1,4 @@
-//! The part of a path and rate context that exists while it is used.
+//! The part of a path and rate context that exists while the context is in use.
 
 use super::ack_path::AckPaths;
 use super::health::{Health, ProbePay};
@@ -28,33 +28,36 @@ pub(crate) struct ActivePaths {
     pub meter: RoundMeter,
     pub rate: RateState,
     pub inflight: u64,
-    /// In effect: the policy's, and what the drops of the peer's receive queue taught.
+    /// Inflight cap in effect: the least of the rate policy's cap, `drop_cap` and the cap of the
+    /// receiving host.
     pub inflight_max: u64,
-    /// Cap after drops of the peer's receive queue; `u64::MAX` = none.
+    /// Inflight cap after drops in the peer's receive queue; `u64::MAX` = none.
     pub drop_cap: u64,
     pub drop_cap_at: Time,
     /// Whether the receiving host has fallen behind.
     pub host: HostCap,
-    /// The most that the hosts lately took of a round trip, on top of the network, and when.
+    /// Largest recent delay in the hosts within a round trip (decaying), in ns, and when it was
+    /// measured.
     pub host_ns: u64,
     pub host_at: Time,
-    /// Bytes per second that lately arrived: the newest round, or a slowly sinking peak.
+    /// Recent delivery rate in bytes per second: that of the newest round, or a decaying peak.
     pub delivered: u64,
     /// Queueing delay of the newest echo.
     pub queue_ns_last: u32,
     /// Queueing delay of the median path in the last round.
     pub queue_ns_usual: u32,
-    /// Lateness of paths that were used again all the same.
+    /// Accumulated lateness of paths that were reused nevertheless, in ns.
     pub late_ns: u64,
-    /// At the newest acknowledgment all that had been posted was sent.
+    /// At the newest acknowledgment, everything posted had been sent.
     pub app_limited: bool,
-    /// Packets acknowledged beyond those that echoes stand for; below zero: saved up.
+    /// Packets acknowledged beyond those that echoes account for; below zero, echoes account for
+    /// more.
     pub unproven: i32,
-    /// Packets that left alone, on a path that is trusted.
+    /// Lone packets sent on a path because it was clean some time ago.
     pub lone: u32,
-    /// It is time to ask how another path does.
+    /// A probe of another path is to be sent.
     pub explore: bool,
-    /// This engine's part of what the host sends.
+    /// This engine's share of the host's rate to the address.
     pub share: Share,
 }
 
@@ -92,7 +95,7 @@ impl ActivePaths {
         active
     }
 
-    /// Retires the paths of a bitmap, without telling anybody.
+    /// Retires the paths of a bitmap, without reporting changes.
     pub(crate) fn retire_all(&mut self, p: &Params, now: Time, mut bits: u64) {
         while bits != 0 {
             self.health.retire(p, &mut self.set, now, bits.trailing_zeros() as u8);
@@ -101,7 +104,8 @@ impl ActivePaths {
     }
 
     pub(super) fn link_now(&self, p: &Params) -> Link {
-        // Three quarters: what waits in the peer's socket because of us must not feed on itself.
+        // Three quarters of the delay: covering all of it would let our own backlog in the peer's
+        // socket grow by itself.
         let covered = if self.host.is_swamped() { 0 } else { self.host_delay(p).0 };
         let delivered = self.share.whole_of(self.delivered);
         let host_bytes = Link::bytes(delivered, HOST_COVERED.of(covered));
@@ -124,8 +128,8 @@ impl ActivePaths {
         }
     }
 
-    /// What probes of retired paths are paid from: this engine's part, where several of a host send
-    /// to the address.
+    /// Budget of probes of retired paths: this engine's share, where several engines of the host
+    /// send to the address.
     pub(super) fn probe_pay(&self, p: &Params, full: u16) -> ProbePay {
         let base_ns = self.srtt(p).max(PROBE_RTT_MIN).0;
         let least = Link { base_ns, ..Self::link(p, 0, 0) }.rate_min();
@@ -133,13 +137,12 @@ impl ActivePaths {
         ProbePay { full, arriving: self.delivered, least }
     }
 
-    /// Bytes that a new context may have in flight, and that need no credit.
+    /// First window of a context in bytes. It needs no credit.
     pub(crate) fn window_first(p: &Params, rtt_ns_min: u32) -> u64 {
         RateState::new(p).inflight_max(&Self::link(p, rtt_ns_min, 0))
     }
 
-    /// What the hosts may take of a round trip, beyond the datapath's known noise, at most
-    /// [`HOST_NS_MAX`].
+    /// Delay in the hosts beyond the measured noise of the datapath, at most [`HOST_NS_MAX`].
     pub(crate) fn host_delay(&self, p: &Params) -> Span {
         Span(self.host_ns.saturating_sub(u64::from(p.floors.target_ns())).min(HOST_NS_MAX))
     }
@@ -149,7 +152,7 @@ impl ActivePaths {
         Span(u64::from(if ns == 0 { p.rtt_ns_initial } else { ns }))
     }
 
-    /// Nothing is in flight, and not because the pacer held it back.
+    /// Whether nothing is in flight, for reasons other than the pacer.
     pub(crate) fn is_resting(&self, p: &Params, now: Time) -> bool {
         let last = self.meter.last_sent().max(self.pacing.next());
         self.inflight == 0 && now.since(last) > self.on_time(p)
@@ -163,7 +166,7 @@ impl ActivePaths {
         }
     }
 
-    /// How long ago a path may have come back clean and still be known to be so.
+    /// How long a path counts as clean after its last clean echo.
     pub(crate) fn proof_age_max(&self, p: &Params) -> Span {
         self.on_time(p).scale(PROOF_RTTS, 1)
     }
@@ -176,7 +179,7 @@ impl ActivePaths {
         self.inflight_max = policy.min(self.drop_cap).min(host).max(mtu);
     }
 
-    /// Whether nothing more may leave before an acknowledgment comes.
+    /// Whether nothing may leave before an acknowledgment arrives.
     #[inline(always)]
     pub(crate) fn is_blocked(&self, p: &Params, credit: Option<&Credit>) -> bool {
         let full = || self.inflight_max.saturating_sub(self.inflight) < u64::from(p.mtu);
@@ -213,9 +216,9 @@ impl ActivePaths {
         Gate::Open { bytes: bytes.max(mtu) as u32 }
     }
 
-    /// With nothing in flight, no acknowledgment brings credit: after this long the first window is
-    /// free again. Not longer than a timeout may be: a host that stood still has made round trips
-    /// long, and with a window per round trip they would be forgotten only slowly.
+    /// With nothing in flight, no acknowledgment brings credit; after this time the first window
+    /// may be sent without credits again. The time is at most that of a timeout: after a stall of a
+    /// host the smoothed RTT is long, and with one window per such RTT it would fall only slowly.
     pub(super) fn credit_patience(&self, p: &Params) -> Span {
         let least = Span(u64::from(self.rtt.min_ns())).scale(CREDIT_PATIENCE_RTTS, 1);
         let longest = Span(u64::from(p.rto_ns_max)).max(least);
@@ -233,12 +236,12 @@ impl ActivePaths {
         self.inflight = self.inflight.saturating_sub(u64::from(bytes));
     }
 
-    /// A packet was said to have arrived.
+    /// The peer acknowledged a packet.
     pub(crate) fn on_told(&mut self) {
         self.unproven = self.unproven.saturating_add(1);
     }
 
-    /// An echo named a transmission: whoever says so has received it.
+    /// A valid echo named a transmission, which proves that the peer received it.
     pub(crate) fn on_proof(&mut self) {
         self.unproven = self.unproven.saturating_sub(ECHO_PKTS).max(-UNPROVEN_PKTS_MAX);
     }

@@ -1,4 +1,4 @@
-//! Which path the next packet or burst takes: one small policy each.
+//! Choice of the path for the next packet or burst: one type for each policy.
 
 use super::set::PathSet;
 use crate::config::PathPolicy;
@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{DRAWS_MAX, SCAN_MAX};
 
-/// What a choice may depend on.
+/// Inputs of a choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub now: Time,
@@ -15,7 +15,7 @@ pub(crate) struct Need {
     pub flow: u32,
     /// The path that just lost the packet.
     pub avoid: Option<u8>,
-    /// A clean path older than this is no longer known to be clean.
+    /// Longest time since the last clean echo after which a path still counts as clean.
     pub age_max: Span,
     /// Fixed random number of the context.
     pub salt: u32,
@@ -24,11 +24,12 @@ pub(crate) struct Need {
     pub guards: Guards,
 }
 
-/// What was chosen.
+/// The chosen path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     pub path: u8,
-    /// Because of how it did some time ago, and though others wait for their turn.
+    /// The path was chosen because it was clean some time ago, although the scan would have chosen
+    /// another.
     pub trusted: bool,
 }
 
@@ -38,12 +39,12 @@ impl From<u8> for Choice {
     }
 }
 
-/// A way to choose.
+/// A path policy.
 trait Choose {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice;
 }
 
-/// Chooses by the policy named.
+/// Chooses a path by `policy`.
 pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
     let need = &if planted!(PathNotAvoided) { Need { avoid: None, ..*need } } else { *need };
     match policy {
@@ -54,11 +55,11 @@ pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &m
     }
 }
 
-/// Where packets are few, what came back clean last is all that is known, however long ago: a path
-/// that has died since is forgotten with the first packet that it loses.
+/// Where packets are few, the most recently clean path is the best choice, however long ago that
+/// was. A path that has died since is removed from the list with the first packet that it loses.
 const ANY_AGE: Span = Span(u64::MAX);
 
-/// Recycle first, else scan with penalties.
+/// Reuses clean paths first; otherwise scans all paths, passing over those with penalties.
 /// Rule CC-07.
 struct Srd;
 
@@ -68,14 +69,15 @@ impl Choose for Srd {
             && need.guards.has(Guard::ProofOrder)
             && let Some(path) = set.clean_newest(need.now, ANY_AGE, need.avoid)
         {
-            // Each proof is good for one packet that was lost.
+            // Each clean path takes one retransmission.
             set.clean_forget(path);
             return path.into();
         }
         if let Some(path) = set.clean_next(need.now, need.age_max, need.avoid) {
             return path.into();
         }
-        // Alone, it need not leave other paths to others, and there is much to lose.
+        // A lone packet has no other packets to spread over paths, and a loss costs it a whole
+        // timeout.
         if need.alone
             && need.guards.has(Guard::Alone)
             && need.avoid.is_none()
@@ -87,11 +89,12 @@ impl Choose for Srd {
     }
 }
 
-/// Round robin over live paths; a penalised one is passed over and loses one penalty.
+/// Round robin over live paths; a path with a penalty is passed over, and its penalty falls by one.
 fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
     let mut best: Option<(u8, u8)> = None;
     let mut seen = 0;
-    // The order changes at each wrap, so that one turn may miss some paths: two do not miss all.
+    // The order changes at each wrap, so one turn may miss some paths; two turns reach at least one
+    // live path.
     for _ in 0..2 * set.paths.len() {
         let path = set.scan_next(rng);
         let entry = set.get_mut(path);
@@ -114,14 +117,14 @@ fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
     best.map_or_else(|| fallback(set, avoid), |(_, path)| path)
 }
 
-/// Any live path, the avoided one if there is no other.
+/// Any live path; the avoided one if there is no other.
 fn fallback(set: &PathSet, avoid: Option<u8>) -> u8 {
     let live = |i: &usize| set.paths[*i].is_live();
     let other = (0..set.paths.len()).find(|i| live(i) && avoid != Some(*i as u8));
     other.map_or_else(|| avoid.map_or(0, |p| p & set.mask() as u8), |i| i as u8)
 }
 
-/// Round robin, whatever happens to the paths.
+/// Round robin over all paths, whatever their state.
 struct Oblivious;
 
 impl Choose for Oblivious {
@@ -130,13 +133,13 @@ impl Choose for Oblivious {
         if need.avoid != Some(path) {
             return path.into();
         }
-        // At a wrap the order changes, and the next may be the same path once more.
+        // At a wrap the order changes, and the next path may be the same one again.
         let next = set.scan_next(rng);
         if next == path { ((path ^ 1) & set.mask() as u8).into() } else { next.into() }
     }
 }
 
-/// One path per flow for ever, as a hash of the flow decides.
+/// One fixed path per flow, chosen by a hash of the flow.
 struct Ecmp;
 
 impl Choose for Ecmp {
@@ -145,8 +148,8 @@ impl Choose for Ecmp {
     }
 }
 
-/// The path of a flow that keeps to one. Fibonacci hashing: the high bits of a product with 2^32 /
-/// golden ratio.
+/// The fixed path of a flow, by Fibonacci hashing: the high bits of the product with 2^32 / golden
+/// ratio.
 pub(crate) fn of_hash(set: &PathSet, flow: u32) -> u8 {
     let hash = flow.wrapping_mul(0x9E37_79B1) >> 24;
     (hash as usize & set.mask()) as u8
@@ -166,7 +169,8 @@ impl Choose for RttP2c {
     }
 }
 
-/// A live path at random; `None` after as many misses as only a nearly empty set can cause.
+/// A random live path; `None` after [`DRAWS_MAX`] misses, which are likely only if few paths are
+/// live.
 fn draw(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
     let paths = set.paths.len() as u32;
     debug_assert!(paths.is_power_of_two(), "the mask finds a path for each number");

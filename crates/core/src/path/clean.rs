@@ -1,26 +1,27 @@
-//! The memory of clean paths: those of which the last packet came back without delay, in the order
-//! in which that was. Rules CC-06 and CC-07.
+//! The list of clean paths: those whose last echoed packet came back without delay, in the order of
+//! these echoes. Rules CC-06 and CC-07.
 //!
-//! A path that comes back late, loses a packet or is retired is forgotten, so that each path in
-//! the list is in use and without penalty. Those at the end wait to be used again, each once.
+//! A path that is late, loses a packet or is retired leaves the list, so each path in the list is
+//! in use and has no penalty. The newest paths in the list wait to be reused, each once.
 
 use super::set::PathSet;
 use crate::time::{Span, Time};
 
-/// The list of them; its links are in the paths.
+/// The doubly linked list of clean paths; its links are in the paths.
 #[derive(Debug, Default)]
 pub(super) struct Clean {
     oldest: u8,
     newest: u8,
     len: u16,
-    /// The oldest of those that wait to be used again, which are the newest of all.
+    /// The first path that waits to be reused. The paths that wait are the newest of the list.
     front: u8,
     waiting: u16,
 }
 
 impl PathSet {
-    /// `path`, which is in use and without penalty, came back clean. However often that is between
-    /// two packets, it waits once: bursts on one path must not crowd out the others.
+    /// `path`, which is in use and has no penalty, came back clean. It is in the list only once,
+    /// however often it comes back between two packets: bursts on one path must not crowd out the
+    /// others.
     pub(crate) fn clean_note(&mut self, now: Time, path: u8) {
         let entry = self.get(path);
         debug_assert!(entry.is_live() && entry.level == 0, "only such a path is clean");
@@ -45,7 +46,7 @@ impl PathSet {
         clean.waiting += 1;
     }
 
-    /// `path` is not known to be clean any more.
+    /// Removes `path` from the list of clean paths, if it is in it.
     pub(crate) fn clean_forget(&mut self, path: u8) {
         let entry = self.get_mut(path);
         if !entry.is_clean() {
@@ -76,18 +77,21 @@ impl PathSet {
         clean.waiting -= u16::from(waited);
     }
 
-    /// Whether a clean path is still known to be so: what it saw passes with the queue there.
+    /// Whether the last clean echo of `path` is less than `age_max` ago. An older one says nothing
+    /// about the present queues.
     fn is_fresh(&self, now: Time, path: u8, age_max: Span) -> bool {
         now.since_wire(self.get(path).at) < age_max
     }
 
-    /// The path that waits longest to be used again, `avoid` excepted. It waits no longer.
+    /// Takes the path that has waited longest to be reused, except `avoid`. The path waits no
+    /// longer.
     pub(crate) fn clean_next(&mut self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
         while self.clean.waiting > 0 {
             let path = self.clean.front;
             let fresh = self.is_fresh(now, path, age_max);
             if !fresh || avoid != Some(path) {
-                // What grew old stays in the list: it may be all that is known soon.
+                // A path that is not fresh stays in the list: it may soon be the best that is
+                // known.
                 self.get_mut(path).waits_set(false);
                 self.clean.front = self.get(path).next;
                 self.clean.waiting -= 1;
@@ -95,7 +99,7 @@ impl PathSet {
                     return Some(path);
                 }
             } else if self.clean.waiting > 1 {
-                // It keeps its place, which the other one leaves for it.
+                // The avoided path keeps its place; the one after it is taken out of the list.
                 let other = self.get(path).next;
                 let fresh = self.is_fresh(now, other, age_max);
                 self.clean_forget(other);
@@ -107,7 +111,7 @@ impl PathSet {
         None
     }
 
-    /// The path that came back clean last, `avoid` excepted, if that is less than `age_max` ago.
+    /// The most recently clean path, except `avoid`, if its echo is less than `age_max` ago.
     pub(crate) fn clean_newest(&self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
         let newest = (self.clean.len > 0).then_some(self.clean.newest)?;
         let other = avoid == Some(newest);
@@ -118,7 +122,7 @@ impl PathSet {
         self.is_fresh(now, path, age_max).then_some(path)
     }
 
-    /// Whether links and sums say the same, and each clean path is one.
+    /// Checks that links and sums agree, and that each path in the list is live and has no penalty.
     #[cfg(debug_assertions)]
     pub(crate) fn clean_audit(&self) {
         let (mut at, mut waiting) = (self.clean.oldest, 0);
@@ -175,7 +179,7 @@ mod tests {
                 }
                 2 => {
                     let got = set.clean_next(now, AGE, avoid);
-                    // What grew old waits no longer.
+                    // Paths that are no longer fresh do not wait any more.
                     for m in &mut model {
                         m.2 &= fresh(m);
                     }

@@ -1,4 +1,4 @@
-//! How long to wait for what: round trips, timeouts, probes, and the slack for reordering.
+//! Times to wait: smoothed and least RTT, retransmission timeout, probe timeouts, reordering slack.
 
 use super::PathContext;
 use super::rtt::{self, Smoothed};
@@ -7,7 +7,7 @@ use crate::time::Span;
 use crate::tuning::{HEDGE, SLACK_CROSS, TAIL_PROBE};
 
 impl PathContext {
-    /// Smoothed RTT over all paths; the assumed one before the first sample.
+    /// Smoothed RTT over all paths; the configured one before the first sample.
     pub fn srtt(&self) -> Span {
         match self.smoothed().srtt_ns {
             0 => Span(u64::from(self.params.rtt_ns_initial)),
@@ -19,7 +19,7 @@ impl PathContext {
         self.active.as_ref().map_or(self.rtt, |a| a.rtt.all)
     }
 
-    /// Least RTT of the last 5 to 10 s; the assumed one before the first sample.
+    /// Least RTT of the last 5 to 10 s; the configured one before the first sample.
     pub fn rtt_min(&self) -> Span {
         match self.active.as_ref().map_or(self.rtt_ns_min, |a| a.rtt.min_ns()) {
             0 => Span(u64::from(self.params.rtt_ns_initial)),
@@ -35,7 +35,8 @@ impl PathContext {
         rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
     }
 
-    /// Until a probe's answer should be here, whatever path it took and was lost there before.
+    /// Time within which a probe should be answered, whatever path it takes and however many
+    /// timeouts that path has had.
     pub(crate) fn answer_wait(&self) -> Span {
         let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
         self.tlp_delay().max(rto + self.host_delay())
@@ -48,21 +49,24 @@ impl PathContext {
         self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
     }
 
-    /// How much later than a packet another one must have been sent to prove, by its
-    /// acknowledgment, that the first is lost: RTT/2 with a floor, more after spurious losses.
+    /// Reordering slack: how much later than a packet another one must have been sent to prove, by
+    /// its acknowledgment, that the first is lost. Half of the smoothed RTT with a floor, more
+    /// after spurious losses.
     pub fn reorder_slack(&self) -> Span {
         let floor = Span(u64::from(self.params.floors.reorder_ns()));
         SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
     }
 
-    /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
+    /// Tail-loss probe timeout: 1.5 times the smoothed RTT with a floor, plus the delay in the
+    /// hosts.
     pub fn tlp_delay(&self) -> Span {
         TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))
             + self.host_delay()
     }
 
-    /// The same while next to nothing is in flight: what paths take that are not late. What the
-    /// hosts may add is left out: copies are few (see `tx/loss.rs`).
+    /// The same timeout while only a few packets are in flight: it follows from the RTT of paths
+    /// that are not late, and excludes the delay in the hosts, because such copies are limited in
+    /// number (see `tx/loss.rs`).
     pub fn hedge_delay(&self) -> Span {
         let known = self.active.as_ref().map_or(Smoothed::default(), |a| a.rtt.on_time);
         if known.srtt_ns == 0 {

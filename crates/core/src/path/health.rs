@@ -1,8 +1,8 @@
 //! Health of paths: penalties, retirement, and probes.
 //!
-//! A path that is out of use is asked whether it lives by small packets, and its return is decided
-//! by one that is as large as data: what carries only small packets stays out of use. All probes of
-//! an address together use a small part of what arrives there, whatever the number of paths.
+//! A retired path is probed with small packets first; the probe that returns it to use is as large
+//! as data, so a path that carries only small packets stays retired. All probes to an address
+//! together take a small fraction of the bytes that arrive there, whatever the number of paths.
 
 use super::set::{Path, PathSet, PathState};
 use crate::events::LossRule;
@@ -15,37 +15,39 @@ use crate::tuning::{
 };
 use srd_wire::OVERHEAD_BYTES;
 
-/// What is common to all paths.
+/// State that all paths to an address share.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// When something last came back.
+    /// When an acknowledgment or echo last came from the address, on any path.
     heard: Time,
-    /// Next probe of any path.
+    /// When a path is next to be probed.
     probe_at: Time,
-    /// Not before this: probes keep a distance, and are paid for.
+    /// Earliest time of the next probe: probes keep a minimum interval and stay within their
+    /// budget.
     probe_opens: Time,
-    /// Bytes that must arrive yet to pay for the probes that left, as of `owed_at`.
+    /// Bytes that must still arrive to pay for the probes sent, as of `owed_at`.
     owed: u64,
     owed_at: Time,
-    /// Counts spans of an RTT with losses: what a path loses within one is one event.
+    /// Number of the present period of one RTT: all losses of a path within one period are one loss
+    /// event.
     period: u8,
     period_began: Time,
 }
 
-/// What is learnt about a path.
+/// Evidence about the state of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Evidence {
-    /// A packet came back from it that left at `sent`, late by so many times what a path may be
-    /// (0: clean; 1, too, for a mark).
+    /// A packet that left at `sent` was echoed. `late`: its lateness in units of the delay target
+    /// (0: clean).
     Echo { late: u64, sent: Time },
     /// A packet sent on it was acknowledged.
     Arrived,
     /// A packet sent on it was declared lost.
     Lost(Loss),
-    /// A packet that was given up without blame never arrived, and a later copy did. `counted`: it
-    /// had been declared lost.
+    /// A packet that was given up without blaming its path never arrived, but a later copy did.
+    /// `counted`: it had been declared lost.
     Proved { counted: bool, srtt: Span },
-    /// A packet that was declared lost arrived all the same.
+    /// A packet that was declared lost had arrived.
     Acquitted,
 }
 
@@ -55,37 +57,38 @@ pub(crate) struct Loss {
     pub rule: LossRule,
     /// Smoothed RTT of all paths.
     pub srtt: Span,
-    /// Silence this long means that the peer has stalled rather than the path.
+    /// After this long without any sign of the peer, the peer counts as stalled, and the path is
+    /// not blamed.
     pub silence_max: Span,
 }
 
-/// What a loss came to.
+/// How a loss was judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consequence {
-    /// The first loss of the path since an acknowledgment: later ones speak of the path, not of
-    /// the connection.
+    /// The loss is the first of the path since an acknowledgment. Later ones are evidence about the
+    /// path, not about congestion.
     pub first: bool,
-    /// The path is blamed: the peer was not silent as well.
+    /// The path is blamed for the loss, because the peer was not silent.
     pub blamed: bool,
 }
 
-/// A probe of a path that is out of use.
+/// A probe of a retired path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathProbe {
     /// Which path.
     pub path: u8,
-    /// Payload of the packet that it is as large as; 0: no larger than it must be.
+    /// Payload of the data packet whose size the probe has; 0: the smallest probe.
     pub payload: u16,
 }
 
-/// What probes are paid from.
+/// Budget of probes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbePay {
-    /// Payload of a packet of full size; 0: sizes are not asked for.
+    /// Payload of a packet of full size; 0: probes do not test sizes.
     pub full: u16,
-    /// Bytes per second that arrived lately, a guess.
+    /// Estimate of the bytes per second that arrived recently.
     pub arriving: u64,
-    /// Bytes per second that count as arriving whatever does.
+    /// Bytes per second that count as arriving at least.
     pub least: u64,
 }
 
@@ -102,7 +105,7 @@ impl Health {
         }
     }
 
-    /// Concludes from what was learnt about `path`.
+    /// Updates the state of `path` from a piece of evidence.
     /// Rule CC-14.
     #[inline(always)]
     pub(crate) fn judge(
@@ -172,13 +175,14 @@ impl Health {
                 entry.level = step.max(late).min(PENALTY_MAX.into()) as u8;
                 set.clean_forget(path);
             }
-            // Without a probe under way it is a packet from before the retirement.
+            // If no probe is under way, the echoed packet left before the path was retired.
             _ if entry.probe_out() && late == 0 => self.on_probe_echo(p, set, now, path, sent),
             _ => {}
         }
     }
 
-    /// Whether a loss on `path` begins an event: what a path loses within one round trip is one.
+    /// Whether a loss on `path` begins a loss event: all losses of a path within one round trip are
+    /// one event.
     fn event_begin(
         &mut self,
         p: &Params,
@@ -197,8 +201,8 @@ impl Health {
         !same || !p.guards.has(Guard::LossEvent)
     }
 
-    /// `path` lost a packet: it gets a penalty, and is retired once its loss events, of which this
-    /// is so many, are too many.
+    /// `path` lost a packet: it gets a penalty, and is retired once its loss events, to which
+    /// `events` are added, are too many.
     fn blame(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8, events: u8) {
         let entry = set.get_mut(path);
         if !entry.is_live() {
@@ -218,7 +222,7 @@ impl Health {
 
     fn on_probe_echo(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8, sent: Time) {
         let entry = set.get_mut(path);
-        // A small probe that is answered late does not say that a large one arrived.
+        // A late echo of the small probe does not prove that the large probe arrived.
         if entry.state == PathState::Probing && Self::is_before_probe(p, entry, sent) {
             return;
         }
@@ -257,7 +261,7 @@ impl Health {
         }
     }
 
-    /// A loss on `path` was none.
+    /// A loss on `path` was spurious.
     fn acquit(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
         let entry = set.get_mut(path);
         entry.lost = entry.lost.saturating_sub(1);
@@ -271,7 +275,7 @@ impl Health {
         }
     }
 
-    /// Paths from number `first` on are in use again.
+    /// Returns retired paths to use, from number `first` on.
     pub(crate) fn acquit_from(&mut self, set: &mut PathSet, first: usize) {
         for i in first..set.paths.len() {
             let entry = &mut set.paths[i];
@@ -291,15 +295,15 @@ impl Health {
         self.probe_at
     }
 
-    /// So many bytes arrived.
+    /// Adds `bytes` that arrived to the budget of probes.
     #[inline(always)]
     pub(crate) fn probes_earn(&mut self, bytes: u32) {
         self.owed = self.owed.saturating_sub(bytes.into());
     }
 
-    /// The retired path whose probe is due first, once its time has come and the probes before it
-    /// are paid for, and the payload that the probe is as large as. A probe still out is one that
-    /// failed.
+    /// The retired path whose probe is due first, if that time has come and the earlier probes are
+    /// paid for, and the size of the probe. If the previous probe of the path was not echoed, it
+    /// has failed.
     /// Rule CC-15.
     pub(crate) fn probe_poll(
         &mut self,
@@ -324,7 +328,7 @@ impl Health {
         if entry.probe_out() {
             let _ = entry.state.probe_failed();
         }
-        // It returns only if it carries what is sent.
+        // The path returns only if it carries packets as large as data.
         let payload = if entry.state == PathState::Probing { pay.full } else { 0 };
         let wait = Self::probe_wait(p, entry.level);
         entry.level = (entry.level + 1).min(PROBE_DOUBLINGS_MAX);
@@ -336,36 +340,36 @@ impl Health {
         Some(PathProbe { path, payload })
     }
 
-    /// Until the next probe of a path, of which so many were sent before.
+    /// Interval to the next probe of a path that was probed `sent` times before.
     fn probe_wait(p: &Params, sent: u8) -> Span {
         let wait = u64::from(p.probe_ns_first) << sent.min(PROBE_DOUBLINGS_MAX);
         Span(wait.min(p.probe_ns_max.into()))
     }
 
-    /// Whether what left at `sent` left before the probe of `entry` that is under way.
+    /// Whether a packet sent at `sent` left before the probe of `entry` that is under way.
     fn is_before_probe(p: &Params, entry: &Path, sent: Time) -> bool {
         debug_assert!(entry.probe_out(), "when it left follows from when the next is due");
         let wait = Time(Self::probe_wait(p, entry.level.saturating_sub(1)).0).to_wire();
         let probed = entry.at.wrapping_sub(wait);
-        // Both spans are rounded.
+        // Both times are rounded to the clock's units.
         let after = sent.to_wire().wrapping_sub(probed).wrapping_add(2);
         after > u32::MAX / 2
     }
 
-    /// When it is looked again whether what is owed has arrived, at so many bytes per second.
+    /// Time until the bytes owed should have arrived at `rate` bytes per second, within bounds.
     fn owed_span(&self, rate: u64) -> Span {
         let ns = u128::from(self.owed) * 1_000_000_000 / u128::from(rate.max(1));
         let ns = u64::try_from(ns).unwrap_or(u64::MAX);
         Span(ns).max(PROBE_DISTANCE).min(PROBE_LOOK)
     }
 
-    /// Time to the earliest probe, and its path: of those that are overdue, the one that is so for
+    /// Time to the earliest probe, and its path. Among overdue paths, the one that has been overdue
     /// longest.
     fn probe_first(p: &Params, set: &PathSet, now: Time) -> Option<(Span, u8)> {
         let out = set.paths.iter().enumerate().filter(|(_, e)| !e.is_live());
         out.map(|(i, e)| {
-            // The 32-bit clock may have wrapped while nobody asked: what is further away than a
-            // probe can be is overdue.
+            // The 32-bit clock may have wrapped since the last call: a time further away than any
+            // probe interval is overdue.
             let ahead = Span(u64::from(e.at.wrapping_sub(now.to_wire())) << 4);
             let overdue = ahead.0 > u64::from(p.probe_ns_max) + 16;
             (!overdue, ahead, i as u8)

@@ -1,30 +1,31 @@
-//! The receiving host at an address: whether it has fallen behind, and what follows for sending.
+//! The receiving host at an address: whether it has fallen behind, and how that limits sending.
 //!
-//! Apart from the health of paths and from the rate policy: what waits in a host, or is dropped
-//! there, says nothing about the network. The host says itself that it is behind, and the cap that
-//! follows never holds for ever: with nothing in flight, a packet leaves after two round trips.
+//! This is separate from the health of paths and from the rate policy, because a backlog or drops
+//! in a host say nothing about the network. The host itself signals that it is behind. The
+//! resulting cap never blocks for ever: with nothing in flight, a packet leaves after two round
+//! trips.
 
 use crate::config::HostPolicy;
 use crate::time::{Span, Time};
 use crate::tuning::{HOST_HALF_LIFE, HOST_OPEN_RTTS};
 
-/// See the module.
+/// Signals of the receiving host at one address, and the cap that follows.
 #[derive(Debug)]
 pub(crate) struct HostCap {
-    /// The context, modulo [`NOBODY`], whose engine said last that its host is behind, and has not
-    /// said otherwise.
+    /// The context, modulo [`NOBODY`], whose peer last signalled that its host is behind, and has
+    /// not withdrawn the signal.
     by: u16,
-    /// When one said so last, as on the wire.
+    /// When that signal last came, in the wire's clock format.
     told_at: u32,
-    /// When the host said last that it has dropped packets, as on the wire.
+    /// When the host last reported dropped packets, in the wire's clock format.
     drops_at: u32,
-    /// Packets that it has dropped, and that were not declared lost yet, up to 255.
+    /// Reported drops that have not been matched with a loss yet, up to 255.
     drops: u8,
-    /// What waits there is its own backlog, and must not be covered by more in flight.
+    /// The delay in the host is its own backlog, which must not be covered by more bytes in flight.
     swamped: bool,
 }
 
-/// No context.
+/// Value of [`HostCap::by`] for no context.
 const NOBODY: u16 = u16::MAX;
 
 impl Default for HostCap {
@@ -34,16 +35,17 @@ impl Default for HostCap {
 }
 
 impl HostCap {
-    /// An engine at the address says whether its host is behind. Returns whether anything changed.
+    /// The peer of context `ctx` signals whether its host is behind. Returns whether anything
+    /// changed.
     pub fn on_signal(&mut self, now: Time, ctx: u32, above: bool) -> bool {
         let before = (self.is_behind(), self.swamped);
         let ctx = (ctx % u32::from(NOBODY)) as u16;
         if above {
             (self.by, self.told_at, self.swamped) = (ctx, now.to_wire(), true);
         } else {
-            // Several engines may be there: each speaks for itself.
+            // Several engines may receive at the address; each withdraws only its own signal.
             self.by = if self.by == ctx { NOBODY } else { self.by };
-            // The longest wait of late is remembered that long.
+            // The largest recent delay in the hosts is remembered for as long.
             self.swamped &= now.since_wire(self.told_at) <= HOST_HALF_LIFE;
         }
         before != (self.is_behind(), self.swamped)
@@ -53,7 +55,7 @@ impl HostCap {
         self.by != NOBODY
     }
 
-    /// Most bytes in flight, never less than a packet of `mtu` bytes.
+    /// Inflight cap in bytes, never less than a packet of `mtu` bytes.
     /// Rule CC-30.
     pub fn inflight_max(&self, policy: HostPolicy, mtu: u64) -> u64 {
         if self.stops(policy) { mtu } else { u64::MAX }
@@ -63,7 +65,7 @@ impl HostCap {
         policy == HostPolicy::StopGo && self.is_behind()
     }
 
-    /// When the next packet may leave with nothing in flight; the last one left at `sent`.
+    /// When the next packet may leave while nothing is in flight; the last one left at `sent`.
     pub fn opens_at(&self, policy: HostPolicy, now: Time, sent: Time, rtt: Span) -> Time {
         if !self.stops(policy) {
             return Time(0);
@@ -75,24 +77,24 @@ impl HostCap {
         told.max(sent) + rtt.scale(HOST_OPEN_RTTS, 1)
     }
 
-    /// Nothing is known that would limit anything.
+    /// Whether no signal is in force that limits sending.
     pub fn is_quiet(&self) -> bool {
         !self.is_behind() && !self.swamped
     }
 
-    /// Whether what waits in the peer's host is a backlog because more is sent than it takes.
+    /// Whether the peer's host has a backlog because more is sent than it takes.
     pub fn is_swamped(&self) -> bool {
         self.swamped
     }
 
-    /// The host has dropped so many packets: their losses are no path's fault.
+    /// The host reports `drops` dropped packets, whose losses are not blamed on paths.
     pub fn on_drops(&mut self, now: Time, drops: u32) {
         let drops = u8::try_from(drops).unwrap_or(u8::MAX);
         (self.drops, self.drops_at) = (self.drops.saturating_add(drops), now.to_wire());
     }
 
-    /// Whether a loss is one of the drops that the host told within `patience`, of which there is
-    /// one less from now on.
+    /// Whether a loss can be matched with a drop that the host reported within `patience`; uses up
+    /// that drop.
     pub fn drop_take(&mut self, now: Time, patience: Span) -> bool {
         let excused = self.drops > 0 && now.since_wire(self.drops_at) <= patience;
         self.drops = if excused { self.drops - 1 } else { 0 };

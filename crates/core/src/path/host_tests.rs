@@ -1,4 +1,4 @@
-//! The cap that follows from the word of a host.
+//! Tests of the cap that follows from a host's signal.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_stop_is_a_packet_and_ends_by_word_or_by_time() {
     assert!(h.on_signal(Time(100), 7, true) && !h.on_signal(Time(208), 7, true));
     assert_eq!(h.inflight_max(HostPolicy::StopGo, MTU), MTU, "never below a packet");
     assert_eq!(h.inflight_max(HostPolicy::Budget, MTU), u64::MAX, "the budget says how much");
-    // Two round trips after the word, or after the last packet that tried.
+    // Two round trips after the signal, or after the last packet sent.
     assert_eq!(h.opens_at(HostPolicy::StopGo, Time(208), Time(160), RTT), Time(2_208));
     assert_eq!(h.opens_at(HostPolicy::StopGo, Time(912), Time(900), RTT), Time(2_900));
     assert_eq!(h.opens_at(HostPolicy::Budget, Time(912), Time(900), RTT), Time(0));

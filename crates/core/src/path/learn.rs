@@ -1,4 +1,4 @@
-//! What is learnt from what comes back from an address, and from what does not.
+//! What acknowledgments, echoes and losses tell about the paths and the rate to an address.
 
 use super::health::{Evidence, Loss};
 use super::{Awake, Sample, rtt};
@@ -19,7 +19,8 @@ impl Awake<'_> {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
         a.leave_flight(bytes);
-        // An acknowledgment faster than any round trip is that of an earlier copy.
+        // An acknowledgment that comes sooner than the least RTT is for an earlier copy of the
+        // packet.
         let least = Span(u64::from(a.rtt.min_ns()));
         let sent = if now.since(sent) < least { Time(0) } else { sent };
         a.meter.on_acked(bytes, sent);
@@ -28,13 +29,14 @@ impl Awake<'_> {
         a.health.judge(p, &mut a.set, now, path, Evidence::Arrived);
     }
 
-    /// An echo named a transmission, which has arrived.
+    /// A valid echo named a transmission, which proves its arrival.
     pub(crate) fn on_proof(&mut self) {
         self.active.on_proof();
         debug_assert!(self.active.unproven >= -UNPROVEN_PKTS_MAX, "what is saved up is bounded");
     }
 
-    /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
+    /// Takes the RTT sample of one packet of any type, without the receiver's delay; `ce`: it was
+    /// ECN-marked.
     pub(crate) fn on_echo(&mut self, path: u8, rtt: Span, ce: bool) {
         let (back, claimed) = (Span::ZERO, Span::ZERO);
         let sent = Time(self.now.0.saturating_sub(rtt.0));
@@ -42,8 +44,7 @@ impl Awake<'_> {
         self.on_sample(path, &Sample { rtt, back, sent, claimed, ce });
     }
 
-    /// The round trip of one packet of any type without the receiver's delay, with all that is
-    /// known of it.
+    /// Takes the RTT sample of one packet of any type, with its components.
     pub(crate) fn on_sample(&mut self, path: u8, sample: &Sample) {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
@@ -67,7 +68,8 @@ impl Awake<'_> {
         }
         a.health.judge(p, &mut a.set, now, path, Evidence::Echo { late, sent: sample.sent });
         if a.set.get(path).is_live() {
-            // A mark says "no faster" even where the delay does not show it yet.
+            // An ECN mark counts as a queueing delay of at least the target: the rate must not
+            // rise.
             let least = if ce && p.guards.has(Guard::Mark) {
                 u32::try_from(target).unwrap_or(u32::MAX)
             } else {
@@ -80,11 +82,11 @@ impl Awake<'_> {
         }
     }
 
-    /// How late a path is compared with the median of the last round: 0 = use it again, else
-    /// by how many targets (at least 1). Where every path has a queue, because the last hop has one
-    /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
-    /// proportion to their lateness: all senders see the same queue, and if all left it at once
-    /// they would only move it.
+    /// Lateness of a path: its queueing delay above the median of the last round, in delay targets,
+    /// rounded down. 0 = the path may be reused; a path that is given up counts as at least 1.
+    /// Where every path has a queue, at the last hop or because all are full, no path is late.
+    /// Somewhat late paths are given up now and then, in proportion to their lateness: all senders
+    /// see the same queue, and if all of them left it at once, they would only move it.
     /// Rule CC-06.
     fn lateness(&mut self, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
         let p = self.p;
@@ -94,15 +96,17 @@ impl Awake<'_> {
         let worth = LATE_RTTS * u64::from(base_ns.max(1));
         let given_up = a.late_ns >= worth && p.guards.has(Guard::LateShare);
         if given_up {
-            // One very late path must not cost others theirs.
+            // The remainder only, so that one very late path does not cause other paths to be given
+            // up.
             a.late_ns %= worth;
         }
         debug_assert!(a.late_ns < worth || !p.guards.has(Guard::LateShare), "given up in time");
         (more / target_ns.max(1)).max(u64::from(given_up))
     }
 
-    /// What the two hosts took of a round trip: waits in sockets and for the processor. Covered by
-    /// more bytes in flight and longer timers, never blamed on a path or on the rate.
+    /// Takes the delay that the two hosts added to a round trip, waiting in sockets and for the
+    /// processor. It is covered by more bytes in flight and longer timers; it never counts against
+    /// a path or as congestion.
     /// Rule CC-02.
     pub(crate) fn on_host_delay(&mut self, host: Span) {
         let (p, now) = (self.p, self.now);
@@ -121,8 +125,8 @@ impl Awake<'_> {
         }
     }
 
-    /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
-    /// `credited`: by an engine that grants credits.
+    /// An acknowledgment block was handled. `app_limited`: everything posted has been sent.
+    /// `credited`: the block came from an engine that grants credits.
     pub(crate) fn on_ack_end(&mut self, acked: u32, app_limited: bool, credited: bool) {
         let (p, now) = (self.p, self.now);
         let mtu = u64::from(p.mtu);
@@ -149,8 +153,9 @@ impl Awake<'_> {
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // Rule CC-04.
             debug_assert!(quartile <= median, "a quarter is less than half");
-            // A queue that all share delays all alike. What differs between paths is the host's
-            // noise, up to what the datapath is known for, or an uneven fabric.
+            // A shared queue delays all paths alike. Differences between paths are noise of the
+            // host, up to the measured noise of the datapath, or come from an unevenly loaded
+            // fabric.
             let uneven =
                 UNEVEN * u64::from(median - quartile) * u64::from(p.guards.has(Guard::Uneven));
             u64::from(median).saturating_sub(uneven.min(u64::from(p.floors.target_ns())))
@@ -164,8 +169,9 @@ impl Awake<'_> {
         a.rate_apply(p);
     }
 
-    /// Slows down towards a peer that acknowledges far more than it shows to have received. Whoever
-    /// invents acknowledgments loses no packet and has no round trip that could be too long.
+    /// Slows down towards a peer that acknowledges far more packets than its echoes prove to have
+    /// arrived. A peer that invents acknowledgments shows neither losses nor long round trips, so
+    /// nothing else would limit the rate.
     /// Rule CC-27.
     fn proof_check(&mut self) {
         let p = self.p;
@@ -177,8 +183,8 @@ impl Awake<'_> {
         }
     }
 
-    /// A packet was declared lost. Whether its path is blamed for it: not while the peer is silent
-    /// as well.
+    /// A packet was declared lost. Returns whether its path is blamed for it, which it is not while
+    /// the peer is silent on all paths.
     pub(crate) fn on_lost(&mut self, path: u8, bytes: u32, rule: LossRule) -> bool {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
@@ -204,7 +210,7 @@ impl Awake<'_> {
         judged.blamed
     }
 
-    /// A packet that had been given up without blame on `path` never arrived, a later copy did.
+    /// A packet that had been given up without blame on `path` never arrived, but a later copy did.
     /// `counted`: it was declared lost.
     pub(crate) fn on_proved_lost(&mut self, path: u8, counted: bool) {
         let (p, now) = (self.p, self.now);
@@ -216,7 +222,8 @@ impl Awake<'_> {
         a.health.judge(p, &mut a.set, now, path, proved);
     }
 
-    /// A loss on `path` turned out to be none: takes the blame back and widens the slack.
+    /// A loss on `path` was spurious: removes the penalty of the path and widens the reordering
+    /// slack.
     /// Rule CC-13.
     pub(crate) fn on_spurious(&mut self, path: u8) {
         let (p, now) = (self.p, self.now);
@@ -228,7 +235,8 @@ impl Awake<'_> {
         }
     }
 
-    /// The peer's receive queue dropped so many packets: lowers the cap, blames no path.
+    /// The peer's receive queue dropped `drops` more packets: lowers the inflight cap, and blames
+    /// no path.
     /// Rule CC-26.
     pub(crate) fn on_receiver_drops(&mut self, drops: u32) {
         let (p, now) = (self.p, self.now);
@@ -247,7 +255,7 @@ impl Awake<'_> {
         debug_assert!(a.inflight_max <= a.drop_cap, "the cap is obeyed");
     }
 
-    /// First sign of life of a peer that was silent.
+    /// A peer that was silent is heard again.
     pub(crate) fn resumed(&mut self) {
         self.active.health.resumed(self.now);
     }

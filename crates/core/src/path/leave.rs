@@ -1,4 +1,5 @@
-//! What leaves to an address: on which path, and what that uses up.
+//! Packets that are sent to an address: the choice of their path, and what they use of window,
+//! pacing and credits.
 
 use super::active::ActivePaths;
 use super::{Awake, choose};
@@ -9,8 +10,8 @@ use crate::rng::Rng;
 use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
 
 impl Awake<'_> {
-    /// The path of the next packet or burst of reliability context `flow`. `avoid`: the path that
-    /// lost the packet, not taken while there is another (except by plain ECMP).
+    /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
+    /// path that lost the packet; it is not taken while there is another (except by plain ECMP).
     pub(crate) fn path_choose(&mut self, flow: u32, avoid: Option<u8>, rng: &mut Rng) -> u8 {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
@@ -26,20 +27,20 @@ impl Awake<'_> {
         choice.path
     }
 
-    /// A path to be probed because packets that leave alone keep to those that are known to be
-    /// quick: what is known of the others would grow old. `None`: not now.
+    /// A path that is to be probed now, if any: lone packets keep to paths that were clean, so the
+    /// state of the other paths would become outdated.
     /// Rule CC-08.
     pub(crate) fn explore_take(&mut self, rng: &mut Rng) -> Option<u8> {
         let active = &mut *self.active;
         core::mem::take(&mut active.explore).then(|| active.set.scan_live(rng))
     }
 
-    /// The path of the next packet that carries only acknowledgments. `alone`: of a packet or two,
-    /// not of a burst.
+    /// Chooses the path of the next pure acknowledgment. `alone`: it acknowledges a packet or two,
+    /// not a burst.
     pub(crate) fn ack_path_choose(&mut self, alone: bool, rng: &mut Rng) -> u8 {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
-        // Plain ECMP spreads nothing.
+        // Plain ECMP keeps acknowledgments on one path as well.
         if p.path_policy == PathPolicy::Ecmp {
             return choose::of_hash(&active.set, salt);
         }
@@ -55,16 +56,16 @@ impl Awake<'_> {
         path
     }
 
-    /// The next of all paths in use, for a probe, or for the repetition of an acknowledgment that
-    /// the peer seems to have missed: the few that acknowledgments rotate over may mostly have
+    /// The next of all live paths, for a probe or for the repetition of an acknowledgment that the
+    /// peer seems to have missed: most of the few paths over which acknowledgments rotate may have
     /// died together.
     pub(crate) fn path_any(&mut self, rng: &mut Rng) -> u8 {
         let active = &mut *self.active;
         active.set.scan_live(rng)
     }
 
-    /// A reliable packet left: it counts as in flight until one of [`Self::on_acked`],
-    /// [`Self::on_lost`], [`PathContext::on_forgotten`] is called for it.
+    /// A reliable packet was sent. It counts as in flight until [`Self::on_acked`],
+    /// [`Self::on_lost`] or [`PathContext::on_forgotten`] is called for it.
     #[inline(always)]
     pub(crate) fn on_sent(&mut self, path: u8, bytes: u32, retransmit: bool, credited: bool) {
         let (p, now) = (self.p, self.now);
@@ -77,8 +78,9 @@ impl Awake<'_> {
             self.credit.on_sent(bytes);
         }
         a.set.get_mut(path).count_sent();
-        // What the pacer held back is no pause: a rate below a packet per round trip would begin a
-        // new measurement with each packet, never end one, and so last for ever.
+        // Waiting for the pacer is no pause. Otherwise, at a rate below a packet per round trip,
+        // each packet would begin a new measurement, none would end, and the rate would never
+        // change.
         let pause = a.meter.on_sent(now, bytes).min(now.since(a.pacing.next()));
         let srtt = a.srtt(p);
         if a.inflight == 0 && pause > srtt && !retransmit {
@@ -100,14 +102,14 @@ impl Awake<'_> {
         );
     }
 
-    /// A packet left that nothing held back (acknowledgment, probe): it does not count as in
-    /// flight, and uses up what the pacer has to spare, no more.
+    /// An acknowledgment or probe was sent. Neither waits for the pacer or counts as in flight; its
+    /// bytes reduce only what the pacer allows late senders to catch up.
     pub(crate) fn on_uncounted_sent(&mut self, path: u8, bytes: u32) {
         self.active.set.get_mut(path).count_sent();
         self.active.pacing.on_free(self.now, bytes);
     }
 
-    /// An unreliable datagram left: paced, but not counted as in flight.
+    /// An unreliable datagram was sent: it is paced, but does not count as in flight.
     pub(crate) fn on_datagram_sent(&mut self, path: u8, bytes: u32) {
         self.active.set.get_mut(path).count_sent();
         self.active.pacing.on_sent(self.now, bytes);

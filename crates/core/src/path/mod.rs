@@ -1,13 +1,16 @@
-//! Paths to one remote address, and what is known of sending to it: the path and rate context.
+//! The path and rate context: the paths to one remote address, their state, and the rate of sending
+//! to it.
 //!
-//! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
-//! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
-//! back. While it is used it lends all of that as an `Awake`. Files: `leave` what leaves, `learn`
-//! what is learnt, `delays` how long to wait, `active` the state; below them `set` the table of
-//! paths, `clean` those that came back without delay, `choose` the policies, `rtt` round trips,
-//! `health` penalties, retirement and probes, `ack_path` the paths of pure acknowledgments,
-//! `waits` the contexts that wait to send, `host` what a receiving host that falls behind says,
-//! `share` what other engines of this host have to do with it; `rate/` decides how fast.
+//! One [`PathContext`] per remote IP address is shared by all reliability contexts to that address.
+//! It decides whether a packet may leave ([`PathContext::gate`]) and on which path, and learns from
+//! acknowledgments. While it is in use, an `Awake` borrows its state. Files: `leave` handles
+//! packets that are sent, `learn` handles acknowledgments and losses, `delays` computes timeouts,
+//! `active` holds the state; below them, `set` is the table of paths, `clean` the list of paths
+//! whose packets came back without delay, `choose` the path policies, `rtt` the round-trip times,
+//! `health` penalties, retirement and probes, `ack_path` the paths of pure acknowledgments, `waits`
+//! the contexts that wait to send, `host` the signals of a receiving host that falls behind,
+//! `share` the division of the rate among the engines of this host, and `mtu` the path MTU. `rate/`
+//! decides how fast to send.
 
 mod ack_path;
 mod active;
@@ -42,14 +45,14 @@ use active::ActivePaths;
 use rtt::Smoothed;
 use std::sync::Arc;
 
-/// What a tool shows of one path.
+/// Statistics of one path, for tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathStats {
-    /// Index: the source-port entropy.
+    /// Index of the path: the source-port entropy.
     pub path: u8,
     /// Smoothed RTT in ns (0 = no sample yet).
     pub rtt_ns_smoothed: u64,
-    /// Least RTT seen in ns.
+    /// Least RTT measured, in ns (0 = no sample yet).
     pub rtt_ns_min: u64,
     /// Packets sent on it.
     pub packets_sent: u64,
@@ -64,66 +67,69 @@ pub struct PathStats {
 /// Whether data may be sent to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Now: up to this many bytes in a row on one path, always room for one packet.
+    /// Data may leave now: up to this many bytes in a row on one path.
     Open {
         /// Bytes of packets, at least one MTU.
         bytes: u32,
     },
-    /// Paced: ask again then. All contexts to the address share the pacer.
+    /// The pacer lets the next packet leave at this time. All contexts to the address share the
+    /// pacer.
     Until(Time),
-    /// The peer's credits are used up, and nothing is in flight that could bring more: ask again
-    /// then, when the first window is free again.
+    /// The peer's credits are used up, and nothing is in flight that could bring more. At this time
+    /// the first window may be sent without credits again.
     Uncredited(Time),
-    /// Inflight cap or credits: an acknowledgment will open it.
+    /// The inflight cap or the credits are used up; an acknowledgment will open the gate.
     Blocked,
 }
 
-/// Paths whose state the summary of an idle context keeps: bits of one word.
+/// Paths whose state the summary of an idle context keeps: one bit each in one word.
 const SUMMARY_PATHS: usize = 64;
 
 /// The round trip of one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Without what the hosts took, and without `back`.
+    /// Round-trip time without the delays in the hosts, and without `back`.
     pub rtt: Span,
-    /// What the way back took longer than others do.
+    /// One-way delay of the acknowledgment above the recent minimum.
     pub back: Span,
-    /// When it left.
+    /// When the packet left.
     pub sent: Time,
-    /// What was taken off the round trip on the peer's word: its own delay, and `back`.
+    /// What was subtracted from the round trip because of what the peer reported: its own delay,
+    /// and `back`.
     pub claimed: Span,
-    /// It was marked.
+    /// Whether the packet was ECN-marked.
     pub ce: bool,
 }
 
-/// A path was retired or returned.
+/// A path was retired or returned to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathChange {
     /// Which path.
     pub path: u8,
-    /// Whether it is in use now.
+    /// Whether the path is in use now.
     pub live: bool,
 }
 
 /// The path and rate context of one remote IP address.
 ///
-/// Idle ones shrink to a summary of RTTs, credits and retired paths.
+/// An idle context shrinks to a summary of RTTs, credits and retired paths.
 #[derive(Debug)]
 pub struct PathContext {
-    /// The same for all contexts of an engine.
+    /// Parameters, shared by all contexts of an engine.
     params: Arc<Params>,
     active: Option<Box<ActivePaths>>,
-    /// RTTs as left behind by the last active time.
+    /// Smoothed RTT when the context shrank.
     rtt: Smoothed,
     rtt_ns_min: u32,
-    /// Fixed random number: hashing of flows, order of paths.
+    /// Fixed random number for the hashing of flows and the order of paths.
     salt: u32,
     /// Which of the first 64 paths were retired when the context shrank.
     retired: u64,
     credit: Credit,
 }
 
-/// A [`PathContext`] in use, now: what leaves (`leave.rs`) and what is learnt (`learn.rs`).
+/// A [`PathContext`] in use at the time `now`: packets sent (`leave.rs`), acknowledgments and
+/// losses (`learn.rs`).
 pub(crate) struct Awake<'a> {
     p: &'a Params,
     now: Time,
@@ -133,17 +139,18 @@ pub(crate) struct Awake<'a> {
 }
 
 impl PathContext {
-    /// Bytes that it holds.
+    /// Heap memory that the context holds, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.active.as_ref().map_or(0, |a| size_of::<ActivePaths>() + size_of_val(&*a.set.paths))
     }
 
-    /// The most that it may hold.
+    /// Upper bound of [`Self::held_bytes`] with this many paths.
     pub(crate) fn held_bytes_max(paths: usize) -> usize {
         size_of::<ActivePaths>() + paths * size_of::<set::Path>()
     }
 
-    /// A context to a peer of which nothing is known yet. Allocates nothing until it is used.
+    /// A context for a peer about which nothing is known yet. It allocates nothing until it is
+    /// used.
     pub fn new(
         path: &PathConfig,
         rate: &RateConfig,
@@ -167,7 +174,8 @@ impl PathContext {
         }
     }
 
-    /// What it knows while it is used, made anew if it had shrunk, at the time `now`.
+    /// Borrows the active state at the time `now`; creates it from the summary if the context had
+    /// shrunk.
     #[inline(always)]
     pub(crate) fn awake(&mut self, now: Time) -> Awake<'_> {
         if self.active.is_none() {
@@ -185,8 +193,8 @@ impl PathContext {
         active
     }
 
-    /// Whether data may be sent now. `credited`: to an engine that grants credits, which are
-    /// obeyed; others at the same address need none.
+    /// Whether data may be sent now. `credited`: the destination engine grants credits, so they are
+    /// obeyed; other engines at the same address need none.
     pub fn gate(&self, now: Time, credited: bool) -> Gate {
         let p = &self.params;
         match &self.active {
@@ -212,28 +220,29 @@ impl PathContext {
         }
     }
 
-    /// The peer said that the acknowledgment with these low bits reached it.
+    /// The peer echoed an acknowledgment: `tx_num_low` holds the low bits of its transmission
+    /// number.
     pub fn ack_echoed(&mut self, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
             active.ack_paths.on_echoed(tx_num_low);
         }
     }
 
-    /// What the hosts may add to a round trip.
+    /// Delay that the hosts may add to a round trip, beyond the measured noise.
     pub(crate) fn host_delay(&self) -> Span {
         self.active.as_ref().map_or(Span::ZERO, |a| a.host_delay(&self.params))
     }
 
-    /// A packet in flight was given up without a verdict on its path.
+    /// A packet counts as in flight no longer, without evidence for or against its path.
     pub fn on_forgotten(&mut self, bytes: u32) {
         if let Some(active) = &mut self.active {
             active.leave_flight(bytes);
         }
     }
 
-    /// An engine at the address, that of context `ctx`, tells whether its host has fallen behind.
+    /// The peer of context `ctx` signals whether its host has fallen behind.
     pub(crate) fn on_host_signal(&mut self, now: Time, ctx: u32, above: bool) {
-        // Nearly always there is nothing to remember.
+        // Fast path: the host is not behind, and was not before.
         if !above && self.active.as_ref().is_none_or(|a| a.host.is_quiet()) {
             return;
         }
@@ -243,36 +252,35 @@ impl PathContext {
         }
     }
 
-    /// When [`Self::probe_poll`] has something to do next; [`Time::NEVER`] without retired paths.
+    /// When [`Self::probe_poll`] is to be called next; [`Time::NEVER`] without retired paths.
     pub fn probe_next(&self) -> Time {
         self.active.as_ref().map_or(Time::NEVER, |a| a.health.probe_next())
     }
 
-    /// A retired path that is to be probed now. At most four per ms, and at most a small part of
-    /// the bytes that arrive; a probe that is not echoed by the time of the path's next one has
-    /// failed; two in a row that are bring the path back, of which the second is as large as a
-    /// packet with a payload of `full`.
+    /// A retired path that is to be probed now, if one is due. There are at most four probes per
+    /// ms, and they take at most a small fraction of the bytes that arrive. A probe that is not
+    /// echoed before the next probe of its path has failed. Two echoed in a row return the path to
+    /// use; the second is as large as a packet with a payload of `full` bytes.
     pub fn probe_poll(&mut self, now: Time, full: u16) -> Option<PathProbe> {
         let active = self.active.as_mut()?;
         let pay = active.probe_pay(&self.params, full);
         active.health.probe_poll(&self.params, &mut active.set, now, pay)
     }
 
-    /// A path that was retired or came back since this was last asked for it.
+    /// Takes one path that was retired or returned to use since its last report.
     pub fn change_take(&mut self) -> Option<PathChange> {
         let (path, live) = self.active.as_mut()?.set.change_take()?;
         Some(PathChange { path, live })
     }
 
-    /// An engine at this address grants credits. What may be sent before the first ones come is
-    /// free.
+    /// An engine at this address grants credits. The first window may be sent without credits.
     pub fn credits_begin(&mut self) {
         let first = ActivePaths::window_first(&self.params, self.rtt_ns_min);
         let own = self.active.as_ref().map_or(first, |a| a.share.of(first));
         self.credit.begin(own);
     }
 
-    /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.
+    /// Takes the peer's cumulative counter of granted bytes, in units of 64 bytes, wrapping.
     pub fn on_credit(&mut self, granted_64b: u32) {
         self.credit.on_counter(granted_64b);
     }
@@ -282,33 +290,33 @@ impl PathContext {
         self.active.as_ref().map_or(0, |a| a.inflight)
     }
 
-    /// Most bytes in flight.
+    /// Inflight cap in bytes.
     pub fn inflight_max(&self) -> u64 {
         let first = || ActivePaths::window_first(&self.params, self.rtt_ns_min);
         self.active.as_ref().map_or_else(first, |a| a.inflight_max)
     }
 
-    /// Paced rate.
+    /// Paced rate in bytes per second.
     pub fn rate_bytes_per_sec(&self) -> u64 {
         let first = || RateState::rate_initial(&self.params);
         self.active.as_ref().map_or_else(first, |a| a.rate.rate())
     }
 
-    /// Nothing is in flight and there is no change to be told.
+    /// Whether nothing is in flight and no change of a path waits to be reported.
     pub fn is_idle(&self) -> bool {
         self.active.as_ref().is_none_or(|a| a.inflight == 0 && !a.set.changes())
     }
 
-    /// To be asked before [`Self::shrink`]: retired paths that the summary has no room for are in
-    /// use again, which is a change to be told.
+    /// Returns retired paths to use for which the summary has no room. It must be called before
+    /// [`Self::shrink`], because these returns are reported as changes.
     pub fn acquit_beyond_summary(&mut self) {
         if let Some(active) = &mut self.active {
             active.health.acquit_from(&mut active.set, SUMMARY_PATHS);
         }
     }
 
-    /// Gives the state of the paths back; a summary stays, and the next use creates the rest anew.
-    /// Does nothing unless idle.
+    /// Frees the state of the paths and keeps a summary, from which the next use creates the state
+    /// anew. Does nothing unless idle.
     pub fn shrink(&mut self) {
         if !self.is_idle() {
             return;
@@ -321,7 +329,7 @@ impl PathContext {
         }
     }
 
-    /// Whether its sums say what its paths do.
+    /// Checks that the sums agree with the paths.
     #[cfg(debug_assertions)]
     pub(crate) fn audit(&self) {
         if let Some(active) = &self.active {
@@ -329,7 +337,7 @@ impl PathContext {
         }
     }
 
-    /// Appends what is known of each path.
+    /// Appends the statistics of each path.
     pub fn stats(&self, out: &mut Vec<PathStats>) {
         match &self.active {
             Some(active) => active.stats(out),

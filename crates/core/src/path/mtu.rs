@@ -1,20 +1,21 @@
-//! The size of packets that the way to one address carries: found by probes, not believed.
+//! The path MTU of one remote address, found by probes.
 //!
-//! Packetization-layer path MTU discovery after RFC 8899, without the word of routers: what they
-//! say in ICMP messages anybody can forge. A context opens with packets of full size. When large
-//! packets are lost again and again while none as large arrives, the size is *doubted*: probes of
-//! that size leave in rounds, and with them *controls*, probes of the least size. An overloaded
-//! network or host loses packets, too, and large ones more often. So a round counts only if all
-//! its controls were echoed, nobody's socket overflowed and the timer was in time; several must
-//! count in a row, with ever longer waits between them, and one packet as large that arrives ends
-//! the doubt. Only then probes of several sizes ask what still passes; the largest that is echoed
-//! is the size from then on, and now and then larger ones are asked for again.
+//! Packetization-layer path MTU discovery after RFC 8899, without ICMP messages, which anybody can
+//! forge. A context opens with packets of full size. When large packets are lost repeatedly while
+//! none as large arrives, the size is *doubted*: probes of that size are sent in rounds, and with
+//! them *controls*, probes of the least size. An overloaded network or host loses packets as well,
+//! and large ones more often. So a round counts only if all its controls were echoed, neither end's
+//! socket overflowed and the timer fired in time. Several rounds must count in a row, with ever
+//! longer waits between them, and the arrival of one packet as large ends the doubt. Only then
+//! probes of several sizes find out what still passes. The largest size echoed is used from then
+//! on, and now and then larger ones are tried again.
 //!
-//! Headers of packets differ in length, and a link knows only how long a packet is in all. So a
-//! *size* is the payload of a packet with the longest headers. Probes of a size are as long as such
-//! a packet, and any other shows the size that belongs to its length: a message of 1400 bytes shows
-//! less than a segment of a write with as many, and its arrival says nothing of that segment. What
-//! arrives while it is asked which sizes pass counts like the echo of a probe as long.
+//! Headers differ in length, but a link limits the total length of a packet. So a *size* is the
+//! payload of a packet with the longest headers. A probe of a size is as long as such a packet, and
+//! any other packet proves the size that corresponds to its length: the arrival of a message of
+//! 1400 bytes proves less than that of a segment of a write with as many bytes. While probes search
+//! for the sizes that pass, the arrival of any packet counts like the echo of a probe of the same
+//! length.
 
 use crate::ids::Ctx;
 use crate::time::{Span, Time};
@@ -22,51 +23,53 @@ use arrayvec::ArrayVec;
 use core::net::IpAddr;
 use srd_wire::{IPV4_BYTES, IPV6_BYTES, payload_bytes_max};
 
-/// MTUs that links and tunnels have, which are asked for below the full size: 802.5, jumbo frames,
-/// 802.4, FDDI (RFC 1191, table 7-1), Ethernet, PPPoE (RFC 2516), IP in IP (RFC 2003), VXLAN
-/// (RFC 7348), WireGuard, the least of IPv6 (RFC 8200) and what every IPv4 host takes (RFC 791).
+/// MTUs of common links and tunnels, which are tried below the full size: 802.5, jumbo frames,
+/// 802.4, FDDI (RFC 1191, table 7-1), Ethernet, PPPoE (RFC 2516), IP in IP (RFC 2003), VXLAN (RFC
+/// 7348), WireGuard, the least of IPv6 (RFC 8200) and what every IPv4 host takes (RFC 791).
 const LINK_MTUS: [u32; 11] = [576, 1280, 1420, 1450, 1480, 1492, 1500, 4352, 8166, 9000, 17_914];
-/// Sizes asked for in one round: the table and the full size.
+/// Most sizes tried in one round: the table and the full size.
 const SIZES_MAX: usize = LINK_MTUS.len() + 1;
-/// Rounds that must count in a row until a size is believed to be too large. RFC 8899 takes 3 lost
-/// probes (MAX_PROBES), of a network that loses large and small packets alike. Each round here has
-/// two, beside what is sent again anyway: where a queue has room for one large packet in two, these
-/// 20 alone are lost together once in 10^6 doubts, and that with no small one lost in between.
+/// Rounds that must count in a row until a size is taken to be too large. RFC 8899 takes 3 lost
+/// probes (MAX_PROBES), which assumes that large and small packets are lost alike. Here each round
+/// has two large probes, besides the retransmissions. Where a queue drops every second large
+/// packet, all of these 20 probes are lost once in 10^6 doubts, and even then only if no small
+/// packet is lost in between.
 const ROUNDS_COUNTED: u8 = 10;
-/// Rounds of one doubt at most, counted or not.
+/// Most rounds of one doubt, whether they count or not.
 const ROUNDS_MAX: u8 = 24;
-/// Rounds that ask what passes (RFC 8899: MAX_PROBES).
+/// Rounds that search for the sizes that pass (RFC 8899: MAX_PROBES).
 const SIZE_ROUNDS: u8 = 3;
-/// Half a round lasts no longer than this, or than a packet is waited for if that is longer: ten
-/// rounds take 0.7 s where round trips are short.
+/// Longest duration of half a round, unless an answer may take longer: ten rounds take 0.7 s where
+/// round trips are short.
 const STEP_MAX: Span = Span::from_ms(50);
-/// Probes that are kept in mind: those of several rounds, because a late echo counts, too.
+/// Probes that are remembered: those of several rounds, because a late echo counts as well.
 const ASKED_MAX: usize = 64;
-/// Large packets lost in a row, with none as large arriving, after which it is asked.
+/// Large packets lost in a row, with none as large arriving, after which the size is doubted.
 const LOST_MAX: u8 = 4;
-/// After a search that found nothing wrong, the next one waits so long; after a doubt that a large
-/// packet ended, from its beginning on, less.
+/// Least time from the end of a search to the next one; [`QUIET_ARRIVED`]: from the beginning of a
+/// doubt that the arrival of a large packet ended.
 const QUIET: Span = Span::from_ms(100);
 const QUIET_ARRIVED: Span = Span::from_ms(10);
 /// First and last wait before a larger size is tried again (the last is RFC 8899's
 /// PMTU_RAISE_TIMER).
 const RAISE_FIRST: Span = Span::from_secs(1);
 const RAISE_MAX: Span = Span::from_secs(600);
-/// Segments keep beginning at multiples of this, where the device's MTU is one.
+/// Sizes are multiples of this many bytes where the device's MTU is one, so that segments stay
+/// aligned.
 const ALIGN: u16 = 128;
 
-/// Sizes to ask for, the smallest first: of probes on one path, the echo of the newest stands for
-/// all, and that is the largest that passes.
+/// Sizes to try, the smallest first: of the probes on one path only the newest to arrive is echoed,
+/// which then is the largest that passes.
 pub(crate) type Sizes = ArrayVec<u16, SIZES_MAX>;
 
-/// What a search is about.
+/// What a search tries to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Whether the size in use passes.
     Doubt,
-    /// Which smaller size does.
+    /// Which smaller size passes.
     Sizes,
-    /// Whether a larger one does.
+    /// Whether a larger size passes.
     Raise,
 }
 
@@ -83,70 +86,70 @@ struct Asked {
 #[derive(Debug)]
 struct Search {
     stage: Stage,
-    /// The context whose probes they are.
+    /// The context on which the probes are sent.
     carrier: Ctx,
-    /// The size that was in use.
+    /// The size in use when the search began.
     top: u16,
-    /// Rounds begun.
+    /// Number of rounds begun.
     round: u8,
-    /// Of this stage, in a row, those that counted.
+    /// Rounds of this stage that counted (for a doubt, in a row).
     counted: u8,
-    /// Nothing is asked yet: what is under way may settle it.
+    /// No probe was sent yet: packets in flight may settle the doubt.
     idle: bool,
     /// This is the second half of a round.
     second: bool,
-    /// The path that the first half asked about; the second sends a control there.
+    /// The path of the large probe of the first half; the second half sends a control on it.
     path: u8,
-    /// When this half is over, and how long it lasts.
+    /// When this half of the round is over, and how long it lasts.
     at: Time,
     wait: Span,
     /// The largest size that was echoed.
     best: u16,
     /// Payload of controls.
     least: u16,
-    /// Only sizes of the table are taken.
+    /// Whether only multiples of [`ALIGN`] are taken as sizes.
     aligned: bool,
-    /// Controls of this round, and those of them that were echoed.
+    /// Controls sent in this round, and how many of them were echoed.
     controls: (u8, u8),
-    /// A socket overflowed in this round, or nobody looked at ours for long.
+    /// The round does not count: the peer's socket overflowed, or the timer was late.
     spoiled: bool,
-    /// What our socket had dropped when the round began.
+    /// Packets that our socket had dropped when the round began.
     rxq_drops: u32,
-    /// The newest last.
+    /// Probes sent, the newest last.
     asked: ArrayVec<Asked, ASKED_MAX>,
 }
 
-/// See the module.
+/// State of path MTU discovery for one address.
 #[derive(Debug)]
 pub(crate) struct PathMtu {
-    /// Payload of one packet at most; `u16::MAX` while nothing is known to be too large.
+    /// Largest payload of one packet; `u16::MAX` while no size is known to be too large.
     size: u16,
-    /// Large packets lost in a row, and the largest size among them: the arrival of one as large
-    /// makes that no matter of sizes.
+    /// Large packets lost in a row, and the largest size among them: the arrival of a packet as
+    /// large shows that the losses do not depend on the size.
     lost: u8,
     lost_most: u16,
     quiet_until: Time,
     search: Option<Box<Search>>,
     raise_at: Time,
-    /// Waits before a larger size is tried again, each twice as long as the one before.
+    /// Failed attempts to raise the size; the wait before the next one doubles with each.
     raises: u8,
 }
 
-/// What half a round begins with.
+/// Inputs of half a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Until an answer should be here.
+    /// Time within which a probe should be answered.
     pub wait: Span,
-    /// What our socket has dropped so far.
+    /// Packets that our socket has dropped so far.
     pub rxq_drops: u32,
     pub ip: IpAddr,
-    /// The most that the carrier may ever send.
+    /// Largest size that the carrier may ever send.
     pub full: u16,
-    /// Sizes keep to multiples of [`ALIGN`].
+    /// Sizes are multiples of [`ALIGN`].
     pub aligned: bool,
 }
 
-/// What is to be done when a round is over.
+/// What follows from the end of a half round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing yet.
@@ -171,41 +174,41 @@ impl Default for PathMtu {
     }
 }
 
-/// The payload of each link in the table on a way to `ip`, the smallest first.
+/// The payload sizes that belong to the MTUs in the table, towards `ip`, the smallest first.
 fn table(ip: IpAddr, aligned: bool) -> impl Iterator<Item = u16> {
     let ip_bytes = if ip.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
     let sizes = LINK_MTUS.into_iter().filter_map(move |m| payload_bytes_max(m, ip_bytes));
     sizes.map(move |size| if aligned { size - size % ALIGN } else { size })
 }
 
-/// The largest size of the table below `size`, or the least of all.
+/// The largest size of the table below `size`, or the smallest size of the table.
 pub(crate) fn next_below(ip: IpAddr, size: u16, aligned: bool) -> u16 {
     table(ip, aligned).filter(|&s| s < size).last().unwrap_or_else(|| least_of(ip, aligned))
 }
 
-/// The sizes of the table below `size`, the largest first, again and again: number `n` of them. If
-/// there is none, the least of all.
+/// Number `n` of the sizes of the table below `size`, the largest first, starting over at the end.
+/// If there is none, the smallest size of the table.
 pub(crate) fn below(ip: IpAddr, size: u16, aligned: bool, n: usize) -> Option<u16> {
     let all = || table(ip, aligned).filter(|&s| s < size);
     let count = all().count();
     if count == 0 { Some(least_of(ip, aligned)) } else { all().nth(count - 1 - n % count) }
 }
 
-/// Payload of the packets that always pass.
+/// The smallest size of the table, which always passes.
 fn least_of(ip: IpAddr, aligned: bool) -> u16 {
     table(ip, aligned).next().unwrap_or(u16::MAX)
 }
 
 impl PathMtu {
-    /// Bytes that it holds.
+    /// Heap memory that it holds, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.search.as_ref().map_or(0, |_| Self::held_bytes_max())
     }
-    /// The most that it may hold.
+    /// Upper bound of [`Self::held_bytes`].
     pub fn held_bytes_max() -> usize {
         size_of::<Search>()
     }
-    /// Payload of one packet at most.
+    /// Largest payload of one packet in bytes.
     #[inline]
     pub fn size(&self) -> u16 {
         self.size
@@ -216,12 +219,12 @@ impl PathMtu {
         self.size < u16::MAX
     }
 
-    /// Whether it matters what arrives and what is echoed.
+    /// Whether acknowledgments and echoes bear on the path MTU at present.
     pub fn is_awake(&self) -> bool {
         self.lost > 0 || self.search.is_some()
     }
 
-    /// A packet of that size was lost. Whether it is time to ask.
+    /// A packet of this size was lost. Returns whether a search is to begin.
     pub fn on_lost(&mut self, now: Time, size: u16, ip: IpAddr) -> bool {
         if size <= least_of(ip, false) {
             return false;
@@ -234,7 +237,7 @@ impl PathMtu {
         self.lost >= LOST_MAX && now >= self.quiet_until
     }
 
-    /// A packet of that size has arrived.
+    /// A packet of this size has arrived.
     #[inline]
     pub fn on_arrived(&mut self, size: u16) {
         if self.lost > 0 && size >= self.lost_most {
@@ -247,7 +250,7 @@ impl PathMtu {
         }
     }
 
-    /// No size is to blame.
+    /// The losses do not depend on the size: ends a doubt.
     #[cold]
     fn passes(&mut self) {
         (self.lost, self.lost_most) = (0, 0);
@@ -261,14 +264,14 @@ impl PathMtu {
         self.search.as_ref().is_some_and(|s| s.stage != Stage::Raise)
     }
 
-    /// Begins to ask, by probes of `carrier`, whether packets of `full`, which is in use, pass.
+    /// Begins to doubt the size `full`, which is in use; the probes are sent on context `carrier`.
     pub fn search_begin(&mut self, now: Time, carrier: Ctx, full: u16) {
         self.quiet_until = now + QUIET_ARRIVED;
         self.search = Some(Box::new(Search::new(Stage::Doubt, carrier, full)));
     }
 
-    /// Sizes that one path is asked for, where sizes are asked for; `full` is the most that the
-    /// carrier may ever send.
+    /// Sizes to try on one path in the search under way; `full` is the largest that the carrier may
+    /// ever send.
     fn sizes(&self, ip: IpAddr, full: u16, aligned: bool) -> Sizes {
         let Some(s) = &self.search else { return Sizes::new() };
         let to = if s.stage == Stage::Raise { full } else { s.top };
@@ -288,13 +291,12 @@ impl PathMtu {
         self.search.as_ref().map(|s| s.carrier)
     }
 
-    /// Begins half a round. `push` takes its probes, path and payload; `path_any` says which paths
-    /// are in use, one after the other; `wait`: until an answer should be here; `rxq_drops`: what
-    /// our socket has dropped so far.
+    /// Begins half a round. `push` takes the path and payload of each probe; `path_any` returns the
+    /// paths in use, one after the other.
     ///
-    /// Of probes on one path the echo of the newest stands for all. So several sizes on one path
-    /// leave the smallest first, and a control leaves on another path than the large ones before
-    /// it, or later than their answer is due.
+    /// Of the probes on one path only the newest to arrive is echoed. So several sizes on one path
+    /// leave the smallest first, and a control leaves on another path than the large probes before
+    /// it, or after their answer is due.
     pub fn step_begin(
         &mut self,
         now: Time,
@@ -317,8 +319,8 @@ impl PathMtu {
                 }
             }
             (stage, false) => {
-                // Where there is but one path, the echo of a control before them says that none of
-                // them has passed.
+                // With a single path, the echo of a control sent before them shows that none of the
+                // probes passed.
                 let before = stage == Stage::Raise && other == first;
                 s.round_begin(first, rxq_drops, before || other != first);
                 if before {
@@ -343,7 +345,7 @@ impl PathMtu {
         s.at = now + s.wait;
     }
 
-    /// A probe of context `ci` with this payload has left. `asks`: it was asked for here.
+    /// A probe of context `ci` with this payload was sent. `asks`: this search had asked for it.
     pub fn on_probe_sent(&mut self, ci: Ctx, tx_num: u32, size: u16, asks: bool) {
         let Some(s) = self.search.as_mut().filter(|s| asks || size >= s.top) else { return };
         if s.asked.is_full() {
@@ -375,13 +377,14 @@ impl PathMtu {
         }
     }
 
-    /// When there is something to do by itself.
+    /// Next deadline of the search.
     pub fn next(&self) -> Time {
         self.search.as_ref().map_or(self.raise_at, |s| s.at)
     }
 
-    /// Looks whether half a round is over, of which everything that arrived until `seen` is known.
-    /// `full`: the most that may ever be sent; `rxq_drops`: what our socket has dropped so far.
+    /// Checks whether half a round is over; everything that arrived before `seen` has been handled.
+    /// `full`: the largest size that may ever be sent; `rxq_drops`: packets that our socket has
+    /// dropped so far.
     pub fn poll(&mut self, now: Time, seen: Time, full: u16, rxq_drops: u32) -> Found {
         let Some(s) = self.search.as_mut().filter(|s| s.at <= seen) else {
             return Found::Nothing;
@@ -389,7 +392,8 @@ impl PathMtu {
         if core::mem::take(&mut s.idle) {
             return Found::Again;
         }
-        // We have slept: much may have been lost meanwhile that nobody tells.
+        // The process did not run in time: packets may have been lost in this host meanwhile,
+        // unreported.
         s.spoiled |= now > s.at + s.wait;
         if !s.second && s.stage != Stage::Raise {
             s.second = true;
@@ -409,7 +413,7 @@ impl PathMtu {
             if s.round < ROUNDS_MAX {
                 return Found::Again;
             }
-            // What is lost here is lost for other reasons as well.
+            // Too few rounds counted: packets are lost for other reasons as well.
             self.search = None;
             (self.lost, self.lost_most) = (0, 0);
             self.quiet_until = now + QUIET;
@@ -427,7 +431,8 @@ impl PathMtu {
         Found::Changed
     }
 
-    /// It was asked whether larger sizes pass. Who does not answer at all has not said no.
+    /// Ends a search for a larger size. A peer that answered no probe at all has not shown that
+    /// none passes.
     fn raise_end(&mut self, now: Time, counts: bool, full: u16) -> Found {
         let best = self.search.take().map_or(0, |s| s.best);
         if best > self.size {
@@ -441,7 +446,7 @@ impl PathMtu {
         Found::Nothing
     }
 
-    /// How long a larger size is not tried now.
+    /// Time until a larger size is tried again.
     fn raise_wait(&self) -> Span {
         let doublings = u32::from(self.raises).min(RAISE_MAX.0.ilog2());
         Span(RAISE_FIRST.0.saturating_mul(1 << doublings).min(RAISE_MAX.0))
@@ -457,7 +462,7 @@ impl PathMtu {
         self.raise_at = if kept { Time::NEVER } else { now + self.raise_wait() };
     }
 
-    /// Nothing larger than `size` can leave this host. Whether that is news.
+    /// The local link carries packets of at most `size`. Returns whether that reduces the size.
     pub fn limit(&mut self, now: Time, size: u16) -> bool {
         let news = size < self.size;
         if news {
@@ -467,7 +472,8 @@ impl PathMtu {
         news
     }
 
-    /// Whether a larger size is to be asked for now, by probes of `carrier`, which may send `full`.
+    /// Begins to try larger sizes if it is time, by probes of `carrier`, which may send `full`.
+    /// Returns whether it did.
     pub fn raise_begin(&mut self, now: Time, carrier: Ctx, full: u16) -> bool {
         if self.search.is_some() || self.raise_at > now {
             return false;

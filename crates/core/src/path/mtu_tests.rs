@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const WAIT: Span = Span::from_ms(1);
 
-/// Asks until there is an answer. `passes(step, size)`: whether that is echoed.
+/// Runs a search to its end. `passes(step, size)`: whether a probe of that size is echoed.
 fn asked(
     m: &mut PathMtu,
     mut now: Time,
@@ -33,7 +33,7 @@ fn asked(
                 echoed[usize::from(path)] = Some(tx_num);
             }
         }
-        // The echo of a path's newest stands for all.
+        // Of the probes on one path only the newest is echoed.
         echoed.into_iter().flatten().for_each(|n| m.on_echo(Ctx(7), n));
         if m.search.is_none() {
             return (Found::Nothing, now);
@@ -47,12 +47,12 @@ fn asked(
     unreachable!()
 }
 
-/// The same with all that is not larger than `passes` echoed.
+/// The same where all probes up to the size `passes` are echoed.
 fn searched(m: &mut PathMtu, now: Time, full: u16, passes: u16) -> (Found, Time) {
     asked(m, now, (full, 4), |_, size| size <= passes)
 }
 
-/// The same where probes pass only on a link of 1280 while data of size `arrives`.
+/// The same where probes pass only up to an MTU of 1280, while data of size `arrives` arrives.
 fn asked_beside(m: &mut PathMtu, arrives: u16) -> (Found, Time) {
     let mut begun = false;
     let first = Step { wait: WAIT, rxq_drops: 0, ip: IP, full: 1400, aligned: false };
@@ -104,7 +104,7 @@ fn where_all_passes_or_nothing_does_no_size_is_to_blame() {
     }
 }
 
-/// Of a way on which only small packets pass, with one exception.
+/// A search on a path that carries only small packets, with one exception.
 fn doubted(paths: u8, mut except: impl FnMut(u32, u16) -> bool) -> u16 {
     let mut m = PathMtu::default();
     assert!(lose(&mut m, Time(1), 1400));
@@ -115,7 +115,7 @@ fn doubted(paths: u8, mut except: impl FnMut(u32, u16) -> bool) -> u16 {
 
 #[test]
 fn what_is_lost_with_the_small_ones_is_no_matter_of_sizes() {
-    // One step without probes, then two a round.
+    // One step without probes, then two steps per round.
     let last = 2 * u32::from(ROUNDS_COUNTED);
     for paths in [1, 2, 3, 64] {
         assert_eq!(doubted(paths, |_, _| false), 476, "{paths} paths");
@@ -124,7 +124,7 @@ fn what_is_lost_with_the_small_ones_is_no_matter_of_sizes() {
         // A large one passes at the end.
         assert_eq!(doubted(paths, |step, size| size == 1400 && step == last - 1), u16::MAX);
     }
-    // Nobody answers the second half of the rounds.
+    // No probe of the second half of each round is echoed.
     assert_eq!(doubted(64, |step, size| size < 600 && step % 2 == 1), u16::MAX);
     assert_eq!(doubted(64, |step, size| size < 600 && step % 2 == 0), u16::MAX);
 }

@@ -1,4 +1,5 @@
-//! Round-trip times: smoothed per path and per peer, least per peer, and the slack for reordering.
+//! Round-trip times: smoothed per path and per peer, least per peer, and the widening of the
+//! reordering slack.
 
 use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
@@ -33,7 +34,8 @@ impl Smoothed {
     }
 }
 
-/// The least of samples since a half window began, and in the one before; `u32::MAX` without any.
+/// Windowed minimum: the least sample of the present half window and of the previous one;
+/// `u32::MAX` without any.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     now: u32,
@@ -61,17 +63,17 @@ impl Least {
 /// RTTs of a peer over all its paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
-    /// With the way back, however long it took.
+    /// All samples, including the full delay of the acknowledgment.
     pub all: Smoothed,
-    /// Of paths that were not late, and without what the way back took too long.
+    /// Samples of paths that were not late, without the excess delay of the acknowledgment.
     pub on_time: Smoothed,
-    /// Of round trips without what hosts took.
+    /// Least round trip without the delays that hosts reported.
     least: Least,
-    /// Of whole round trips, as measured here.
+    /// Least whole round trip, as measured here.
     whole: Least,
-    /// [`Self::min_ns`].
+    /// Cached result of [`Self::min_ns`].
     base_ns: u32,
-    /// Least of other engines of this host; `u32::MAX` = none.
+    /// Least RTT that other engines of this host measured; `u32::MAX` = none.
     hint_ns: u32,
     half_began: Time,
     widened: u8,
@@ -79,7 +81,7 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    /// With what an earlier life of the context knew (zeros: nothing).
+    /// Starts from the summary of a context that had shrunk (zeros: nothing known).
     pub(crate) fn new(now: Time, all: Smoothed, min_ns: u32) -> Self {
         let least = if min_ns == 0 { u32::MAX } else { min_ns };
         Self {
@@ -88,7 +90,7 @@ impl Rtt {
             base_ns: min_ns,
             hint_ns: u32::MAX,
             least: Least::known(least),
-            // What was believed stays so, and is no reason to believe still less.
+            // The remembered least RTT stays above the floor, and does not lower the floor further.
             whole: Least::known(
                 RTT_BELIEVED_INVERSE.of(least.into()).try_into().unwrap_or(u32::MAX),
             ),
@@ -98,9 +100,9 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: what was
-    /// measured here, of which `ns` is left without what the peer says of waits; `back_ns`: what
-    /// the way back took longer than others, not in `ns`.
+    /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: round trip
+    /// measured here; `ns`: the same without the delays that the peer reported and without
+    /// `back_ns`; `back_ns`: one-way delay of the acknowledgment above the recent minimum.
     /// Rule CC-03.
     pub(crate) fn on_sample(&mut self, now: Time, ns: u32, whole_ns: u32, back_ns: u32) -> u32 {
         self.all.on_sample(ns.saturating_add(back_ns));
@@ -121,22 +123,22 @@ impl Rtt {
         self.base_ns
     }
 
-    /// The least that this engine measured itself in ns; 0 before the first sample.
+    /// Least RTT that this engine measured itself, in ns; 0 before the first sample.
     pub(crate) fn least_ns(&self) -> u32 {
         let least = self.least.get();
         if least == u32::MAX { 0 } else { least }
     }
 
-    /// What other engines of this host measured at least in ns; 0: nothing. It is never told on as
-    /// one's own, or it would never be forgotten.
+    /// Takes the least RTT that other engines of this host measured, in ns; 0: none. It is never
+    /// passed on as this engine's own measurement; otherwise it would never expire.
     pub(crate) fn hint(&mut self, ns: u32) {
         self.hint_ns = if ns == 0 { u32::MAX } else { ns };
     }
 
-    /// No round trip is believed to be shorter, whatever the peer says of how long packets waited
-    /// there and how late theirs were: three quarters of the quickest that was measured here.
-    /// Honest peers answer sooner now and then, and what they say of other packets is believed
-    /// whole; one that lies takes a quarter off.
+    /// Lower bound of the least RTT in ns: three quarters of the shortest round trip measured here,
+    /// whatever delays the peer reports. Honest peers occasionally answer sooner than usual, so
+    /// larger reports are used in full for other packets; a peer that lies lowers the least RTT by
+    /// a quarter at most.
     pub(crate) fn floor_ns(&self) -> u32 {
         let whole = self.whole.get();
         if whole == u32::MAX || planted!(WaitBelieved) {
@@ -146,14 +148,15 @@ impl Rtt {
         }
     }
 
-    /// A loss was none: be more patient.
+    /// A loss was spurious: widens the reordering slack by one step.
     pub(crate) fn on_spurious(&mut self) {
         debug_assert!(self.widened <= WIDEN_MAX, "the slack is bounded");
         self.widened = (self.widened + 1).min(WIDEN_MAX);
         self.rounds_quiet = 0;
     }
 
-    /// An RTT has passed.
+    /// A round has ended: after enough rounds without a spurious loss, the slack narrows by one
+    /// step.
     pub(crate) fn on_round(&mut self) {
         self.rounds_quiet += 1;
         if self.rounds_quiet >= NARROW_ROUNDS {
@@ -162,14 +165,15 @@ impl Rtt {
         }
     }
 
-    /// What reordering feedback adds to the slack of both rules.
+    /// What spurious losses have added to the reordering slack.
     pub(crate) fn widening(&self, srtt: Span) -> Span {
         SLACK_WIDENING.of_span(srtt).scale(self.widened.into(), 1)
     }
 }
 
-/// Retransmission timeout of a path: never under what all paths together suggest, backed off by the
-/// timeouts in a row. A ceiling below two RTTs would only repeat what is still under way.
+/// Retransmission timeout of a path: not below that of all paths together, doubled for each of
+/// `timeouts` in a row. The ceiling is at least two RTTs; a lower one would retransmit packets that
+/// are still under way.
 /// Rule CC-12.
 pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Span {
     let first = if all.srtt_ns == 0 {
@@ -182,12 +186,13 @@ pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Sp
     Span((base << timeouts.min(RTO_DOUBLINGS_MAX)).min(ceiling))
 }
 
-/// Queueing-delay target for a least RTT: three quarters of it, at least the datapath's noise.
+/// Queueing-delay target for a least RTT: three quarters of it, but not below the floor that
+/// follows from the noise of the host.
 pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
     Span(TARGET.of(base_ns.into()).max(u64::from(p.floors.target_ns())))
 }
 
-/// An RTT sample as 32 bits; zero would read as "none".
+/// An RTT sample in ns as 32 bits, at least 1, since zero means "no sample".
 pub(crate) fn sample_ns(rtt: Span) -> u32 {
     ns32(rtt).max(1)
 }

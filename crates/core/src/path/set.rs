@@ -1,4 +1,4 @@
-//! The table of paths: what is known of each, and which are in use.
+//! The table of paths: the state of each, and which are in use.
 
 use super::clean::Clean;
 use super::rtt::Smoothed;
@@ -10,38 +10,38 @@ state_machine! {
     pub enum PathState {
         /// In use.
         Live,
-        /// Out of use; its last probe was not answered yet.
+        /// Out of use; no probe since the last failure was echoed.
         Retired,
-        /// Out of use; one probe came back, one more brings it back.
+        /// Out of use; one probe was echoed, and a second echo returns the path to use.
         Probing,
     }
-    /// It lost packets while others did not.
+    /// The path lost packets while other paths did not.
     retired: Live => Retired;
-    /// A probe came back.
+    /// A probe was echoed.
     probe_good: Retired => Probing;
-    /// The second probe did not.
+    /// The second probe was not echoed.
     probe_failed: Probing => Retired;
-    /// The second probe came back.
+    /// The second probe was echoed.
     returned: Probing => Live;
-    /// The losses were none.
+    /// The losses were spurious.
     acquitted: Retired | Probing => Live;
 }
 
-/// In the list of clean paths.
+/// Flag: the path is in the list of clean paths.
 const CLEAN: u8 = 1;
 const CHANGED: u8 = 2;
 const PROBE_OUT: u8 = 4;
-/// Clean, and not used since.
+/// Flag: the path is clean and has not been reused since.
 const WAITS: u8 = 8;
 
-/// What is known of one path.
+/// State of one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub rtt: Smoothed,
     pub rtt_ns_min: u32,
-    /// Least queueing delay of the present round in ns; meaningful while touched.
+    /// Least queueing delay of the present round in ns; valid while the bit in `touched` is set.
     pub queue_ns: u32,
-    /// Clock in units of 16 ns. Live: last clean echo. Else: when the next probe is due.
+    /// Time in units of 16 ns. Live: of the last clean echo. Otherwise: when the next probe is due.
     pub at: u32,
     pub lost: u32,
     pub ce: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Path {
     /// Neighbours in the list of clean paths.
     pub(super) prev: u8,
     pub(super) next: u8,
-    /// Live: penalty, 0 to 15. Else: probes sent so far.
+    /// Live: penalty, 0 to 15. Otherwise: number of probes sent so far.
     pub level: u8,
     /// Loss events since the last acknowledgment.
     pub losses: u8,
@@ -86,7 +86,7 @@ impl Path {
         self.state == PathState::Live
     }
 
-    /// Something sent on it arrived: earlier losses are not in a row with later ones.
+    /// A packet sent on the path arrived, which ends the sequence of consecutive losses.
     pub(super) fn losses_forget(&mut self) {
         self.losses = 0;
         self.timeouts = 0;
@@ -103,14 +103,14 @@ impl Path {
         self.sent_high = self.sent_high.wrapping_add(u8::from(carry));
     }
 
-    /// Whether it is in the list of clean paths.
+    /// Whether the path is in the list of clean paths.
     pub(super) fn is_clean(&self) -> bool {
         self.flags & CLEAN != 0
     }
     pub(super) fn clean_set(&mut self, on: bool) {
         self.flag_set(CLEAN, on);
     }
-    /// Whether it is, and has not been used since.
+    /// Whether the path is in that list and has not been reused since.
     pub(super) fn waits(&self) -> bool {
         self.flags & WAITS != 0
     }
@@ -158,7 +158,7 @@ impl PathSet {
         }
     }
 
-    /// Whether sums say what the paths do.
+    /// Checks that the sums agree with the paths.
     #[cfg(debug_assertions)]
     pub(crate) fn audit(&self) {
         let count = |is: &dyn Fn(&Path) -> bool| self.paths.iter().filter(|p| is(p)).count();
@@ -172,7 +172,7 @@ impl PathSet {
         self.paths.len() - 1
     }
 
-    /// A path by number; numbers beyond the table (a peer may send any) fold into it.
+    /// A path by number. Numbers beyond the table, which a peer may send, are masked.
     pub(crate) fn get(&self, path: u8) -> &Path {
         &self.paths[usize::from(path) & self.mask()]
     }
@@ -196,7 +196,7 @@ impl PathSet {
         (usize::from(self.cursor as u8 ^ self.scramble) & self.mask()) as u8
     }
 
-    /// The next healthy path of the round robin, whatever its penalties.
+    /// The next live path of the round robin, whatever its penalty.
     pub(crate) fn scan_live(&mut self, rng: &mut Rng) -> u8 {
         let mut path = self.scan_next(rng);
         for _ in 0..2 * self.paths.len() {
@@ -224,8 +224,8 @@ impl PathSet {
         *least = if seen { queue_ns.min(*least) } else { queue_ns };
     }
 
-    /// Of the least queueing delays of the paths acknowledged since the last call, in ns: the lower
-    /// median and the lower quartile.
+    /// Lower median and lower quartile, in ns, of the least queueing delays of the paths
+    /// acknowledged since the last call.
     pub(crate) fn quartiles_take(&mut self) -> Option<(u32, u32)> {
         let mut delays = [0u32; 256];
         let mut n = 0;
@@ -239,7 +239,7 @@ impl PathSet {
         if n == 0 {
             return None;
         }
-        // The lower median: a tie between good and bad paths is no majority.
+        // The lower median, because half of the paths being late is no majority.
         let half = (n - 1) / 2;
         let median = *delays[..n].select_nth_unstable(half).1;
         let quartile = *delays[..=half].select_nth_unstable(half / 2).1;
@@ -250,7 +250,7 @@ impl PathSet {
     /// Notes that the liveness of `path` changed, for [`Self::change_take`].
     pub(crate) fn change_note(&mut self, path: u8) {
         let entry = self.get_mut(path);
-        // Twice before anybody asked: back where it was, nothing to tell.
+        // A second change before the report undoes the first one.
         entry.flags ^= CHANGED;
         let noted = entry.flags & CHANGED != 0;
         debug_assert!(noted || self.changes > 0, "it was counted");

@@ -1,12 +1,13 @@
-//! One host, one sender: what the engines of a host tell each other of a remote address.
+//! Several engines of one host sending to one remote address: how they share one rate.
 //!
-//! Several processes of a host that send to one address share one way there. Each of them runs the
-//! law on the rate of the *host* and takes its part of it: `V` is what the host may send, the mean
-//! of what its senders think, and a part of `V` is paced and in flight here. So their sum is what
-//! one engine would have, however many they are.
+//! Several processes of a host that send to one address share one path through the network. Each of
+//! them runs congestion control on the rate of the *host* and uses its share of that rate. The rate
+//! of the host is the mean of the estimates of its senders; each engine paces its share of it and
+//! keeps its share of the window in flight. So their sum is what one engine would send, however
+//! many engines there are.
 //!
-//! The engine knows nothing of where the others are. Its driver takes a [`HostNote`] out
-//! ([`crate::Engine::share_next`]) and puts the [`HostView`] of all of them in
+//! An engine does not communicate with the others itself. Its driver takes a [`HostNote`] from it
+//! ([`crate::Engine::share_next`]) and gives it the [`HostView`] that sums up all of them
 //! ([`crate::Engine::share_view`]).
 
 use super::PathContext;
@@ -20,65 +21,67 @@ use crate::tuning::{
 };
 use core::net::IpAddr;
 
-/// Most senders that count: engines of one host.
+/// Most engines of one host that count as senders.
 pub const HOST_SENDERS_MAX: u32 = 256;
 
-/// What this engine tells of one remote address.
+/// What one engine reports about one remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostNote {
     /// The remote address.
     pub ip: IpAddr,
-    /// Up to when this engine counts as a sender without another note; at or before now: it has
-    /// nothing to send.
+    /// Time until which this engine counts as a sender without another note. A time that is not in
+    /// the future means that the engine has nothing to send.
     pub until: Time,
-    /// It would send more if it might.
+    /// Whether the engine has a backlog: it would send more if it were allowed to.
     pub backlogged: bool,
-    /// Bytes per second that the *host* may send, as this engine sees it; 0 = not known yet.
+    /// This engine's estimate of the rate of the *host* in bytes per second; 0 = not known yet.
     pub rate_host: u64,
-    /// Bytes per second that this engine paces.
+    /// Paced rate of this engine in bytes per second.
     pub rate_own: u64,
-    /// Bytes per second of this engine that arrived in the last round trip.
+    /// Delivery rate of this engine in the last round, in bytes per second.
     pub delivered: u64,
-    /// Lost bytes of it per thousand of lost and delivered.
+    /// Loss rate of this engine in the last round: lost bytes per thousand of lost and delivered
+    /// ones.
     pub lost_permille: u32,
-    /// Bytes in flight, and their cap.
+    /// Bytes in flight from this engine.
     pub inflight: u64,
-    /// See `inflight`.
+    /// Inflight cap of this engine in bytes.
     pub inflight_max: u64,
-    /// Least round trip that this engine measured itself, ns; 0 = none.
+    /// Least RTT that this engine measured itself, ns; 0 = none.
     pub rtt_ns_min: u32,
-    /// Smoothed round trip, ns; 0 = none.
+    /// Smoothed RTT, ns; 0 = none.
     pub rtt_ns_smoothed: u32,
-    /// Packets sent to the address, and declared lost (both wrap).
+    /// Packets sent to the address (wraps).
     pub packets_sent: u32,
-    /// See `packets_sent`.
+    /// Packets to the address that were declared lost (wraps).
     pub packets_lost: u32,
 }
 
-/// What all engines of the host together know of one remote address, this one among them.
+/// Summary of the notes of all engines of the host about one remote address, including this engine.
 ///
-/// Nothing in it is believed beyond what another process of the same user may decide: rates end at
-/// this engine's line, and no part is less than that of one sender among [`HOST_SENDERS_MAX`].
+/// Its effect is bounded by what another process of the same user may decide: rates are limited to
+/// the line rate of this engine, and its share is at least that of one sender among
+/// [`HOST_SENDERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostView {
-    /// Engines that send there, at least 1.
+    /// Number of engines that send to the address, at least 1.
     pub senders: u32,
-    /// Those of them that would send more.
+    /// Number of these engines that have a backlog.
     pub backlogged: u32,
-    /// Bytes per second that the others of them, which have little to send, take together.
+    /// Rate of the engines without a backlog together, in bytes per second.
     pub limited_bytes_per_sec: u64,
-    /// Bytes per second of all senders that arrived in their last round trips.
+    /// Delivery rate of all senders together in their last rounds, in bytes per second.
     pub delivered_bytes_per_sec: u64,
-    /// Lost bytes of these per thousand of lost and delivered.
+    /// Loss rate of all senders: lost bytes per thousand of lost and delivered ones.
     pub lost_permille: u32,
-    /// Mean of what they think that the host may send, bytes per second; 0 = nobody knows.
+    /// Mean of the engines' estimates of the rate of the host, bytes per second; 0 = not known.
     pub rate_bytes_per_sec: u64,
-    /// Least round trip that any of them measured, ns; 0 = none.
+    /// Least RTT that any of the engines measured, ns; 0 = none.
     pub rtt_ns_min: u32,
 }
 
 impl HostView {
-    /// Of an engine that is the only one.
+    /// The view of an engine that is the only sender.
     pub const ALONE: Self = Self {
         senders: 1,
         backlogged: 1,
@@ -90,7 +93,7 @@ impl HostView {
     };
 }
 
-/// Part of what the host may send, in units of 2^-16; never 0.
+/// Share of the host's rate, in units of 2^-16; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part(u32);
 
@@ -100,7 +103,7 @@ impl Part {
     fn of(self, x: u64) -> u64 {
         ((u128::from(x) * u128::from(self.0)) >> 16) as u64
     }
-    /// What `x` is this part of.
+    /// The whole of which `x` is this share.
     fn whole_of(self, x: u64) -> u64 {
         if self == Self::WHOLE {
             return x;
@@ -108,9 +111,9 @@ impl Part {
         u64::try_from((u128::from(x) << 16) / u128::from(self.0)).unwrap_or(u64::MAX)
     }
 
-    /// The part of a sender that would send more: what those who have little to send leave, in
-    /// equal parts, and never less than an equal part of all. `own`: what this engine added to
-    /// `limited_bytes_per_sec`, if it did.
+    /// The share of a sender with a backlog: the senders with a backlog divide equally what those
+    /// without one leave, and none gets less than an equal share of the whole. `own`: what this
+    /// engine contributed to `limited_bytes_per_sec`, if it did.
     /// Rule CC-33.
     fn fair(view: &HostView, line: u64, own: Option<u64>) -> Self {
         let senders = view.senders.clamp(1, HOST_SENDERS_MAX);
@@ -129,24 +132,24 @@ impl Part {
     }
 }
 
-/// The state of sharing of one address.
+/// The state of sharing for one address.
 #[derive(Debug)]
 pub(super) struct Share {
     view: HostView,
     part: Part,
-    /// What this engine counts for among those that have little to send.
+    /// Rate of this engine as counted in `limited_bytes_per_sec`, if it has no backlog.
     limited: Option<u64>,
-    /// Bytes sent since a packet asked for an acknowledgment.
+    /// Bytes sent since the last packet that requested an acknowledgment.
     unasked: u32,
     /// When the next note is due.
     due: Time,
     /// When the last round ended.
     round_at: Time,
-    /// A note waits to be taken.
+    /// Whether a note waits to be taken.
     queued: bool,
-    /// It says that there is nothing to send.
+    /// Whether the note says that there is nothing to send.
     idle: bool,
-    /// Bytes per second that arrived in the last round, and how much of it was lost.
+    /// Delivery rate in bytes per second, and loss rate, of this engine's last round.
     delivered: u64,
     lost_permille: u32,
     /// Packets sent, and declared lost (both wrap).
@@ -170,29 +173,31 @@ impl Share {
         lost: 0,
     };
 
-    /// This engine's part of a rate or a window of the host.
+    /// This engine's share of a rate or window of the host.
     pub(super) fn of(&self, host: u64) -> u64 {
         self.part.of(host)
     }
 
-    /// What the host has where this engine has `own`.
+    /// The rate or window of the host of which this engine's share is `own`.
     pub(super) fn whole_of(&self, own: u64) -> u64 {
         self.part.whole_of(own)
     }
 
-    /// Engines of the host that send there, this one among them.
+    /// Number of engines of the host that send to the address, including this one.
     pub(super) fn senders(&self) -> u32 {
         self.view.senders.clamp(1, HOST_SENDERS_MAX)
     }
 
-    /// Bytes that this engine may send in one piece: its part of the host's.
+    /// Bytes that this engine may send in one burst: its share of the host's burst, at least a
+    /// packet.
     pub(super) fn burst(&self, p: &Params) -> u32 {
         (self.of(p.burst_bytes.into()) as u32).max(p.mtu.into())
     }
 
-    /// The round as the host's. Of the few packets of one engine among many, one more or less is a
-    /// fifth of a rate, and one lost is heavy loss; so what all of them said last counts, as far as
-    /// this engine's own round does not contradict it.
+    /// Converts this engine's round to a round of the host. With the few packets of one engine
+    /// among many, a single packet more or less changes the rate by a fifth, and a single loss
+    /// looks like heavy loss. So the rates that all engines reported last are used, within bounds
+    /// that this engine's own round sets.
     /// Rule CC-34.
     pub(super) fn round(&mut self, round: Round) -> Round {
         (self.delivered, self.lost_permille) = (round.delivered, round.lost_permille);
@@ -212,7 +217,7 @@ impl Share {
         }
     }
 
-    /// What the others think that the host may send, if there are others who know.
+    /// The rate of the host as other engines estimate it, if there are others with an estimate.
     pub(super) fn rate(&self, link: &Link) -> Option<u64> {
         let rate = self.view.rate_bytes_per_sec;
         (self.view.senders > 1 && rate > 0).then(|| rate.clamp(link.rate_min(), link.line))
@@ -250,14 +255,14 @@ impl ActivePaths {
         }
     }
 
-    /// Goes on from what the others found, if they did.
+    /// Continues from the rate that the other engines found, if there is one.
     pub(super) fn share_adopt(&mut self, link: &Link) {
         if let Some(rate) = self.share.rate(link) {
             self.rate.adopt(rate);
         }
     }
 
-    /// A round trip is over: the law decides on the rate of the host.
+    /// A round is over: congestion control decides on the rate of the host.
     pub(super) fn share_round(&mut self, now: Time, link: &Link, round: Round) {
         let took = now.since(core::mem::replace(&mut self.share.round_at, now));
         let round = self.share.round(round);
@@ -268,7 +273,7 @@ impl ActivePaths {
         }
     }
 
-    /// What the host's engines know. Returns whether more may be in flight than before.
+    /// Takes the summary of the host's engines. Returns whether more may be in flight than before.
     fn share_view(&mut self, p: &Params, view: &HostView) -> bool {
         let before = (self.share.part, self.inflight_max);
         self.share.view = *view;
@@ -284,10 +289,11 @@ impl ActivePaths {
     }
 }
 
-/// The rate of the host after a round that took `took` here, where the law goes from `before` to
-/// `after`. The fewer packets an engine sends, the rarer are its acknowledgments and the longer its
-/// rounds; of all engines together the rate must move as fast as that of one, whose rounds have the
-/// length of a round trip and of the packets that are acknowledged together.
+/// The rate of the host after a round that took `took` at this engine, where congestion control
+/// changes it from `before` to `after`. The fewer packets an engine sends, the rarer its
+/// acknowledgments and the longer its rounds. The common rate must change as fast as that of a
+/// single engine, whose rounds last a round trip plus the time of the packets that are acknowledged
+/// together.
 /// Rule CC-35.
 fn stretched(link: &Link, took: Span, before: u64, after: u64) -> u64 {
     let usual = link.srtt_ns + SHARE_ACKED_PKTS * link.mtu * 1_000_000_000 / before.max(1);
@@ -301,13 +307,14 @@ fn stretched(link: &Link, took: Span, before: u64, after: u64) -> u64 {
 }
 
 impl PathContext {
-    /// Whether a note is to be queued now: one is due, or there is nothing to send any more.
+    /// Whether a note is to be queued now: because one is due, or because there is nothing to send
+    /// any more.
     #[inline(always)]
     pub(crate) fn share_wants(&mut self, now: Time, idle: bool) -> bool {
         let Some(active) = &mut self.active else { return !idle };
         let share = &mut active.share;
         let wants = !share.queued && if idle { !share.idle } else { now >= share.due };
-        // What waits to be told is told as it is then.
+        // A queued note is filled in when it is taken, so it gets the newest state.
         if wants || share.queued {
             share.idle = idle;
         }
@@ -315,9 +322,10 @@ impl PathContext {
         wants
     }
 
-    /// A packet of `bytes` leaves: whether it asks for an acknowledgment. `last`: it does anyway. A
-    /// part of a window may be less than what receivers acknowledge together; without asking on the
-    /// way, its sender would send it, wait for a round trip, and send it again.
+    /// Whether the packet of `bytes` that is about to leave requests an acknowledgment. `last`: it
+    /// requests one anyway. A share of a window may be smaller than what receivers acknowledge
+    /// together; without requests in between, its sender would send the share, wait for a round
+    /// trip, and repeat.
     /// Rule CC-36.
     #[inline(always)]
     pub(crate) fn share_asks(&mut self, bytes: u32, last: bool) -> bool {
@@ -334,14 +342,14 @@ impl PathContext {
         asks
     }
 
-    /// Nothing waits to be told: the queue had no room.
+    /// The note was not queued, because the queue had no room.
     pub(crate) fn share_unqueued(&mut self) {
         if let Some(active) = &mut self.active {
             active.share.queued = false;
         }
     }
 
-    /// What this engine tells the others of the host. A context that was idle begins with it.
+    /// The note of this engine for the others of the host. It wakes a context that was idle.
     pub(crate) fn share_note(&mut self, now: Time, ip: IpAddr) -> HostNote {
         let fresh = self.active.is_none();
         let awake = self.awake(now);

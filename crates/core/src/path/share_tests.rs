@@ -1,4 +1,4 @@
-//! Parts of a host, and rounds of it.
+//! Tests of the shares of engines of one host, and of the host's rounds.
 
 use super::*;
 use crate::config::EngineConfig;
@@ -27,7 +27,7 @@ fn context() -> PathContext {
     PathContext::with_params(Arc::new(params), &mut Rng::from_seed(1))
 }
 
-/// Senders that would all send more have equal parts; of what the others leave they have all.
+/// Senders with a backlog get equal shares of what the senders without one leave.
 #[test]
 fn parts_of_the_host_add_up_to_the_host() {
     for senders in 1..=HOST_SENDERS_MAX {
@@ -38,13 +38,13 @@ fn parts_of_the_host_add_up_to_the_host() {
             let all = (sum + limited) as f64 / (LINE / 2) as f64;
             let fits =
                 if limited >= LINE / 2 { sum <= LINE / 2 } else { all > 0.98 && all <= 1.0001 };
-            // Never less than an equal part, where the others take more than theirs.
+            // Never less than an equal share, even where the others take more than theirs.
             assert!(
                 fits || limited > LINE / 2 / u64::from(senders) * u64::from(few),
                 "{v:?}: {all}"
             );
         }
-        // One of those with little to send would have the part of one more that has not.
+        // A sender without a backlog gets the share that it would have with one.
         let v = view(senders, senders - 1, 10_000_000, LINE / 2);
         let part = Part::fair(&v, LINE, Some(10_000_000));
         let equal = Part::fair(&view(senders, senders, 0, LINE / 2), LINE, None);
@@ -83,7 +83,7 @@ fn lies_of_a_neighbour_end_at_the_line_and_at_the_least_part() {
     }
 }
 
-/// A burst, a window and a rate of twelve engines are those of one.
+/// Burst, window and rate of twelve engines together are those of one.
 #[test]
 fn twelve_engines_begin_with_the_window_of_one() {
     let now = Time(1_000_000);
@@ -110,12 +110,12 @@ fn who_begins_among_others_goes_on_from_their_rate() {
     c.share_view(&view(4, 4, 0, LINE / 8));
     let note = c.share_note(now, IP);
     assert_eq!((note.rate_host, note.rate_own), (LINE / 8, LINE / 32));
-    // The others leave: all of the host's rate is this engine's.
+    // The others stop sending: this engine gets the whole rate of the host.
     c.share_view(&HostView::ALONE);
     assert_eq!(c.share_note(now, IP).rate_own, LINE / 8);
 }
 
-/// A note is due once in a while, at once where sending begins or ends, and never twice at a time.
+/// A note is due at intervals and when sending begins or ends, and is queued only once.
 #[test]
 fn notes_are_rare() {
     let now = Time(1_000_000);
@@ -133,7 +133,8 @@ fn notes_are_rare() {
     assert!(!c.share_wants(due + Span::from_ms(1), true), "that was said");
 }
 
-/// A quarter of the own window, and what is last anyway; who is alone asks as before.
+/// An engine that shares a window requests an acknowledgment after a quarter of it and with its
+/// last packet; a single engine only with the latter.
 #[test]
 fn acknowledgments_are_asked_for_within_a_part_of_a_window() {
     let now = Time(1_000_000);

@@ -10,10 +10,10 @@ use core::hash::BuildHasher;
 use core::net::IpAddr;
 use hashbrown::HashTable;
 
-/// See the module.
+/// Entry of one remote address.
 #[derive(Debug)]
 pub(crate) struct PathEntry {
-    /// Its number in the table.
+    /// Number of the entry in the table.
     pub number: Way,
     pub ip: IpAddr,
     /// The network that the address belongs to.
@@ -21,38 +21,38 @@ pub(crate) struct PathEntry {
     pub paths: PathContext,
     /// Reliability contexts that use it.
     pub contexts: u32,
-    /// Those of them with window state.
+    /// Number of these contexts with window state.
     pub active: u32,
     /// Contexts that wait to send.
     pub waits: Waits,
-    /// Reads being served to them.
+    /// Reads being served to these contexts.
     pub jobs: u32,
-    /// The context that sent last: it carries the probes.
+    /// The context that sent last; probes of paths are sent on it.
     pub carrier: Ctx,
-    /// What size of packets passes. Who changes it calls [`MtuCounts::recount`].
+    /// Path MTU. After a change of it, [`MtuCounts::recount`] must be called.
     pub mtu: PathMtu,
-    /// How it is counted there: as small, as awake.
+    /// How the entry is counted in [`MtuCounts`]: as small, as awake.
     counted: [bool; 2],
-    /// Credit units that all contexts to the address were granted so far (wraps).
+    /// Credit units granted so far to all contexts of the address together (wraps).
     pub credit_total: u32,
 }
 
-/// Addresses to which packets are not as they usually are. Where there are none, which is nearly
-/// always, packets need not look at the address.
+/// Numbers of addresses with a reduced path MTU or a search for it. While both are zero, which is
+/// the usual case, the datapath need not look at the address's path MTU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MtuCounts {
-    /// To which packets may not have the full size.
+    /// Addresses to which packets may not have the full size.
     pub small: u32,
-    /// Of which it matters what arrives and what is echoed.
+    /// Addresses for which acknowledgments and echoes bear on the path MTU.
     pub awake: u32,
 }
 
-/// See the module. Strangers choose their addresses, so the hash is keyed.
+/// The table of remote addresses. Strangers choose their addresses, so the hash is keyed.
 #[derive(Debug)]
 pub(crate) struct PathTable {
     slots: Vec<Option<PathEntry>>,
     free: Vec<Way>,
-    /// Numbers only: the address is in the entry.
+    /// Numbers of entries; the address is in the entry.
     by_ip: HashTable<Way>,
     keyed: Keyed,
 }
@@ -74,21 +74,21 @@ impl MtuCounts {
 }
 
 impl PathEntry {
-    /// Payload of a packet at most, now, where both sides take `full`.
+    /// Largest payload of a packet at present, where both ends accept `full`.
     #[inline(always)]
     pub fn payload_max(&self, sizes: &MtuCounts, full: u16) -> u16 {
         debug_assert!(sizes.small > 0 || !self.mtu.is_small(), "counted");
         if sizes.small == 0 { full } else { full.min(self.mtu.size()) }
     }
 
-    /// The same of a packet whose headers are `spare` bytes shorter than the longest.
+    /// The same for a packet whose headers are `spare` bytes shorter than the longest.
     #[inline(always)]
     pub fn message_max(&self, sizes: &MtuCounts, full: u16, spare: u16) -> u16 {
         if sizes.small == 0 { full } else { full.min(self.mtu.size().saturating_add(spare)) }
     }
 
-    /// The next thing that is to be done for the paths by themselves, or for who waits for the
-    /// pacer.
+    /// Next deadline of the address: a probe, the search for the path MTU, or a context that waits
+    /// for the pacer.
     pub fn deadline(&self) -> Time {
         self.paths.probe_next().min(self.mtu.next()).min(self.waits.pace_at())
     }

@@ -1,4 +1,4 @@
-//! Policies, health, times and sizes.
+//! Tests of path policies, health, delays and sizes of contexts.
 
 use super::*;
 use crate::config::{EngineConfig, PathPolicy};
@@ -39,7 +39,7 @@ impl Bench {
         self.context.awake(self.now).on_echo(path, Span(rtt_us * US), false);
     }
 
-    /// Sends one packet and loses it; something else is heard meanwhile.
+    /// Sends one packet, which is lost; another packet is acknowledged meanwhile.
     fn lose(&mut self, path: u8, rule: LossRule) {
         self.context.awake(self.now).on_sent(path, 4096, false, false);
         self.wait_us(30);
@@ -170,14 +170,14 @@ fn repeated_loss_retires_and_two_probes_bring_back() {
     assert_eq!(b.context.change_take(), Some(PathChange { path: 3, live: false }));
     assert_eq!(b.context.change_take(), None);
     assert!((0..500).all(|_| b.choose(0, None) != 3));
-    // The first probe is lost, the two after it come back.
+    // The first probe is lost, the next two are echoed.
     let mut waits = Vec::new();
     for good in [false, true, true] {
         let due = b.context.probe_next();
         waits.push(due.since(b.now).0 / 1_000_000);
         assert_eq!(b.context.probe_poll(Time(due.0 - 1), 4096), None);
         b.now = due;
-        // Only the one that decides is as large as data, and only its own answer counts.
+        // Only the second probe is as large as data, and only its own echo counts.
         let payload = if b.state(3) == "probing" { 4096 } else { 0 };
         assert_eq!(b.context.probe_poll(b.now, 4096), Some(PathProbe { path: 3, payload }));
         if good && payload > 0 {
@@ -329,8 +329,8 @@ fn the_least_rtt_forgets() {
     assert_eq!(b.context.rtt_min(), Span(30 * US));
 }
 
-/// What the peer says of waits is believed of each packet, as long as it does not bring the least
-/// round trip below three quarters of the quickest that was measured whole.
+/// The delays that the peer reports are subtracted from each sample, but the least RTT does not
+/// fall below three quarters of the shortest whole round trip measured.
 #[test]
 fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
@@ -348,7 +348,7 @@ fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
     assert_eq!(least(&mut b, 19, 21), 19 * US);
     assert_eq!(least(&mut b, 1, 39), 18 * US);
     assert_eq!(least(&mut b, 1, 15), 12 * US);
-    // Another life does not take off as much again.
+    // A context that shrank and woke up does not subtract as much again.
     b.context.shrink();
     assert_eq!(b.context.rtt_min().0, 12 * US);
     assert_eq!(least(&mut b, 1, 15), 12 * US);
@@ -362,7 +362,7 @@ fn acknowledgments_rotate_and_leave_dead_paths() {
     for i in 0..2000u16 {
         let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
         b.context.ack_sent(path, i);
-        // The peer echoes every fourth of those that arrive.
+        // The peer echoes every fourth acknowledgment that arrives.
         if path != dead && i % 4 == 0 {
             b.context.ack_echoed(i);
         }

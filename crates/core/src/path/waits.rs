@@ -4,7 +4,7 @@ use crate::ids::Ctx;
 use crate::time::Time;
 use std::collections::VecDeque;
 
-/// Who waits. Nearly always nobody does: then it is a word in each idle address.
+/// Contexts that wait. Mostly there are none, and the list takes one word per address.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     lists: Option<Box<Lists>>,
@@ -12,11 +12,14 @@ pub(crate) struct Waits {
 
 #[derive(Debug)]
 struct Lists {
-    /// Until less is in flight to the address, in the order in which they were parked.
+    /// Contexts that wait until less is in flight to the address, in the order in which they were
+    /// parked.
     parked: Vec<Ctx>,
-    /// Until the pacer lets a packet leave: the first has its turn next, who sent goes to the end.
+    /// Contexts that wait for the pacer: the first one sends next; after sending, a context goes to
+    /// the end.
     paced: VecDeque<Ctx>,
-    /// When the first of them is called. `NEVER`: it has been called, or nobody waits.
+    /// When the first context in `paced` is called. `NEVER`: it has been called, or no context
+    /// waits.
     paced_at: Time,
 }
 
@@ -27,7 +30,7 @@ impl Waits {
             Box::new(Lists { parked, paced, paced_at: Time::NEVER })
         })
     }
-    /// The address is idle: nobody waits, and the memory is given back.
+    /// The address is idle: no context waits, and the memory is freed.
     pub fn rest(&mut self) {
         debug_assert!(self.paced_first().is_none(), "who rests waits for nothing");
         self.lists = None;
@@ -35,15 +38,15 @@ impl Waits {
 
     // ---- for room ------------------------------------------------------------------------------
 
-    /// Context `ci` waits until there is room.
+    /// Context `ci` waits until there is room in flight.
     pub fn park(&mut self, ci: Ctx) {
         self.lists().parked.push(ci);
     }
-    /// All of them; none waits for room any more.
+    /// Takes all contexts that wait for room.
     pub fn parked_take(&mut self) -> impl Iterator<Item = Ctx> {
         self.lists.iter_mut().flat_map(|lists| lists.parked.drain(..))
     }
-    /// Whether a context is among them.
+    /// Whether a context waits for room.
     #[cfg(debug_assertions)]
     pub fn is_parked(&self, ci: Ctx) -> bool {
         self.lists.as_ref().is_some_and(|lists| lists.parked.contains(&ci))
@@ -51,28 +54,28 @@ impl Waits {
 
     // ---- for the pacer -------------------------------------------------------------------------
 
-    /// Who has its turn next.
+    /// The context that sends next.
     #[inline(always)]
     pub fn paced_first(&self) -> Option<Ctx> {
         self.lists.as_ref()?.paced.front().copied()
     }
-    /// Context `ci`, which does not wait yet, does so behind all others.
+    /// Context `ci`, which does not wait yet, joins the queue at its end.
     pub fn pace_join(&mut self, ci: Ctx) {
         let paced = &mut self.lists().paced;
         debug_assert!(!paced.contains(&ci), "each waits once");
         paced.push_back(ci);
     }
-    /// The first is to be called at `at`.
+    /// Sets the time at which the first context is called.
     pub fn pace_set(&mut self, at: Time) {
         debug_assert!(self.paced_first().is_some(), "there is somebody to call");
         self.lists().paced_at = at;
     }
-    /// When the first is to be called.
+    /// When the first context is to be called.
     #[inline(always)]
     pub fn pace_at(&self) -> Time {
         self.lists.as_ref().map_or(Time::NEVER, |lists| lists.paced_at)
     }
-    /// The first, if it is time to call it. True once: then its turn comes.
+    /// The first context, if it is time to call it. It is returned once; then its turn comes.
     pub fn pace_call(&mut self, now: Time) -> Option<Ctx> {
         if self.pace_at() > now {
             return None;
@@ -82,7 +85,8 @@ impl Waits {
         debug_assert!(first.is_some(), "nobody is called who does not wait");
         first
     }
-    /// Context `ci` waits no longer. If it was the first, who is the first now: it is to be called.
+    /// Context `ci` leaves the queue. If it was the first, returns the new first context, which is
+    /// to be called.
     pub fn pace_leave(&mut self, ci: Ctx) -> Option<Ctx> {
         let lists = self.lists.as_mut()?;
         if lists.paced.front() != Some(&ci) {
@@ -93,7 +97,7 @@ impl Waits {
         lists.paced_at = Time::NEVER;
         lists.paced.front().copied()
     }
-    /// All who wait for the pacer.
+    /// All contexts that wait for the pacer.
     #[cfg(debug_assertions)]
     pub fn paced(&self) -> impl Iterator<Item = Ctx> {
         self.lists.iter().flat_map(|lists| lists.paced.iter().copied())

@@ -1,8 +1,9 @@
-//! Credits at the sender: what the peer's link has granted and what was sent of it.
+//! Credits at the sender: bytes granted by the peer, less the bytes sent.
 
 use srd_wire::CREDIT_UNIT_BYTES;
 
-/// Balance of granted bytes. The peer's counter is cumulative, so a lost acknowledgment loses none.
+/// Balance of granted bytes. The peer's counter is cumulative, so a lost acknowledgment loses no
+/// credit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Credit {
     on: bool,
@@ -11,7 +12,7 @@ pub(crate) struct Credit {
 }
 
 impl Credit {
-    /// Obeys credits from now on. Starts with `first` bytes that nobody granted.
+    /// Obeys credits from now on, starting with a balance of `first` bytes.
     pub(crate) fn begin(&mut self, first: u64) {
         if !self.on {
             *self =
@@ -19,7 +20,7 @@ impl Credit {
         }
     }
 
-    /// The peer's counter. One that runs backwards is older than the newest and says nothing.
+    /// Takes the peer's counter. A value below the newest one is outdated and ignored.
     pub(crate) fn on_counter(&mut self, granted_64b: u32) {
         let units = granted_64b.wrapping_sub(self.granted);
         if units == 0 || units > u32::MAX / 2 {
@@ -34,14 +35,14 @@ impl Credit {
         self.balance -= i64::from(bytes);
     }
 
-    /// The peer owes us nothing and knows nothing of us: `first` bytes are free again.
+    /// After a pause, `first` bytes may be sent without a grant again.
     pub(crate) fn refill(&mut self, first: u64) {
         self.balance = self.balance.max(i64::try_from(first).unwrap_or(i64::MAX));
     }
 
-    /// Bytes that may be sent. Whoever has any credit may send a whole packet and owe the rest:
-    /// peers need not agree on the size of a packet, and what is left over from the last one must
-    /// not be a dead end.
+    /// Bytes that may be sent. With any credit left, a whole packet may be sent, and the balance
+    /// becomes negative: the two ends need not agree on the size of a packet, and a small remainder
+    /// must not block the sender.
     pub(crate) fn room(&self) -> u64 {
         u64::try_from(self.balance).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Constant rate and inflight cap: for measurements, and for networks that are provisioned.
+//! Constant rate and inflight cap: for measurements, and for provisioned networks.
 
 use super::{Link, RateControl, Round};
 use crate::params::Params;

@@ -1,4 +1,5 @@
-//! Credits at the receiver: the last hop, handed out in turn to the peers that want it.
+//! Credits at the receiver: grants for the last hop, given in turn to the peers that have data to
+//! send.
 
 use crate::time::{Span, Time};
 use crate::tuning::{
@@ -7,19 +8,19 @@ use crate::tuning::{
 };
 use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 
-/// End of the ring, and "not in it".
+/// Marks the end of the ring, and a peer that is not in it.
 const NONE: u32 = u32::MAX;
 
-/// A peer that may want grants.
+/// A peer that may get grants.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
-    /// Bytes it said it still has to send.
+    /// Bytes that the peer last said it still has to send.
     wanted: u32,
-    /// Bytes granted that have not arrived.
+    /// Bytes granted that have not arrived yet.
     ahead: u32,
-    /// Clock of the last arrival in units of 16 ns.
+    /// Time of the last arrival in units of 16 ns.
     heard: u32,
-    /// Next in the ring.
+    /// Next peer in the ring.
     next: u32,
 }
 
@@ -27,32 +28,32 @@ impl Peer {
     const NEW: Self = Self { wanted: 0, ahead: 0, heard: 0, next: NONE };
 }
 
-/// Hands out the receiver's link, at 98 % of the line, four packets to each peer in turn; the only
-/// one that wants something gets two round trips' worth at once. One per engine; peers are numbered
-/// by reliability context.
+/// Grants the capacity of the receiver's link, at 98 % of the line rate, four packets to each peer
+/// in turn. A peer that is the only one with data to send gets grants for two round trips at once.
+/// There is one granter per engine; peers are numbered by reliability context.
 #[derive(Debug)]
 pub struct Granter {
     peers: Vec<Peer>,
-    /// Last of the circular ring of peers that want something; `NONE` = empty.
+    /// Last peer of the circular ring of peers that wait for a grant; `NONE` = empty.
     tail: u32,
     next: Time,
     next_fraction: u64,
-    /// What grants leave at: [`GRANT_SHARE`] of the line, or less.
+    /// Rate of all grants in bytes per second: [`GRANT_SHARE`] of the line rate, or less.
     rate: u64,
     line: u64,
-    /// The host drains less than the line brings.
+    /// Whether the host drains less than the line rate.
     slow: bool,
     packet: u32,
     ahead_max: u32,
-    /// Peers that want something.
+    /// Number of peers with data to send.
     wanting: u32,
-    /// Since when it is one.
+    /// Time at which the number of peers with data to send became one.
     lone_since: Time,
-    /// Round trip that is assumed.
+    /// Round trip assumed.
     rtt: Span,
-    /// What the only one that wants something gets at once, in bytes ahead.
+    /// Bytes that the only peer with data to send may hold without pacing.
     ahead_lone: u32,
-    /// Engines that share the link, this one among them.
+    /// Number of engines that share the link, including this one.
     engines: u32,
 }
 
@@ -64,7 +65,7 @@ impl Granter {
             let bytes = u128::from(line_bytes_per_sec) * u128::from(span.0) / 1_000_000_000;
             u32::try_from(bytes).unwrap_or(u32::MAX / 2)
         };
-        // Senders count headers, too.
+        // Senders count headers as well.
         let packet = u32::from(mtu) + (head_bytes + BODY_BYTES_MAX) as u32;
         Self {
             peers: Vec::new(),
@@ -84,34 +85,35 @@ impl Granter {
         }
     }
 
-    /// The only sender waits for its turn like others.
+    /// Paces the grants of the only sender like those of several.
     pub(crate) fn lone_off(&mut self) {
         self.ahead_lone = 0;
     }
 
-    /// Grants leave at this rate, in bytes per second, if the host takes less than the line brings.
-    /// `None`: it takes all.
+    /// Sets the rate of grants, in bytes per second, for a host that drains less than the line
+    /// rate. `None`: the host is no limit.
     pub fn drain_set(&mut self, bytes_per_sec: Option<u64>) {
         let rate = bytes_per_sec.map_or(self.line, |rate| rate.clamp(1, self.line));
         self.slow = rate < self.line;
         if rate != self.rate {
-            // What is left of a division by another rate is less than a nanosecond.
+            // The remainder of the division by the old rate is less than a nanosecond.
             (self.rate, self.next_fraction) = (rate, 0);
         }
     }
 
-    /// So many engines of this host hand out the link now, this one among them (at least 1).
+    /// Sets the number of engines of this host that grant the link's capacity, including this one
+    /// (at least 1).
     pub fn engines_set(&mut self, engines: u32) {
         self.engines = engines.max(1);
     }
 
-    /// Whether some peer wants grants.
+    /// Whether any peer has data to send.
     pub fn is_wanted(&self) -> bool {
         self.wanting > 0
     }
 
-    /// A packet of peer `ctx` with `arrived_bytes` came and said that up to `packets_max` more are
-    /// to come (`u32::MAX`: no bound known).
+    /// A packet of peer `ctx` with `arrived_bytes` arrived, with the backlog it announces: up to
+    /// `packets_max` more packets (`u32::MAX`: no bound known).
     pub fn on_backlog(&mut self, now: Time, ctx: u32, packets_max: u32, arrived_bytes: u32) {
         let i = ctx as usize;
         if i >= self.peers.len() {
@@ -122,7 +124,7 @@ impl Granter {
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
-        // Whoever had grants to use would have used them: a sender keeps no more of them than its
+        // The sender would have used grants that it still has. It keeps no more of them than its
         // window holds, so some of those counted here may be gone.
         if now.since_wire(peer.heard) > GRANT_STALE {
             peer.ahead = 0;
@@ -149,7 +151,7 @@ impl Granter {
         self.tail = ctx;
     }
 
-    /// Takes the head out of the ring.
+    /// Takes the first peer out of the ring.
     fn pop(&mut self) -> Option<u32> {
         let tail = *self.peers.get(self.tail as usize)?;
         let head = tail.next;
@@ -162,15 +164,15 @@ impl Granter {
         Some(head)
     }
 
-    /// Peer `ctx` is gone, or grants no longer concern it.
+    /// Peer `ctx` is gone, or gets no grants any more.
     pub fn forget(&mut self, ctx: u32) {
         let Some(peer) = self.peers.get_mut(ctx as usize) else { return };
         self.wanting -= u32::from(peer.wanted > 0);
-        // It leaves the ring at its turn.
+        // The peer leaves the ring at its turn.
         *peer = Peer { next: peer.next, ..Peer::NEW };
     }
 
-    /// When [`Self::poll`] has something to do next; [`Time::NEVER`] while nobody wants anything.
+    /// When [`Self::poll`] is to be called next; [`Time::NEVER`] while no peer waits for a grant.
     pub fn next(&self) -> Time {
         if self.tail == NONE { Time::NEVER } else { self.next }
     }
@@ -185,7 +187,8 @@ impl Granter {
             let grant = GRANT_PACKETS * self.packet;
             let peer = &mut self.peers[ctx as usize];
             if peer.ahead > 0 && now.since_wire(peer.heard) > GRANT_STALE {
-                // Silent with grants in hand: it must speak before it gets more.
+                // The peer is silent although it holds grants: it gets no more until a packet of it
+                // arrives.
                 self.wanting -= u32::from(peer.wanted > 0);
                 peer.wanted = 0;
                 continue;
@@ -200,7 +203,7 @@ impl Granter {
             if peer.wanted.min(self.ahead_max) > ahead {
                 self.insert(ctx);
             }
-            // Half a round trip: those who start together are heard of by then.
+            // After half a round trip, peers that started together have been heard.
             let lone = self.wanting == 1
                 && !self.slow
                 && self.engines == 1
@@ -219,7 +222,7 @@ impl Granter {
             self.next = now;
             self.next_fraction = 0;
         }
-        // Its part of the link, the same for each of the engines, or less if this host is slower.
+        // An equal share of the link for each engine, or less if this host drains more slowly.
         let rate = self.rate.min(self.line / u64::from(self.engines)).max(1);
         let exact = u64::from(bytes) * 1_000_000_000 + self.next_fraction;
         self.next += Span(exact / rate);

@@ -1,8 +1,8 @@
 //! Rate, inflight and credits towards one remote address.
 //!
-//! Once per round trip a `Round` sums up what came back, and a `RateControl` turns it into a rate
-//! and an inflight cap. `pacing` spaces packets by that rate; credits, where both
-//! ends grant them, bound what the last hop may be sent.
+//! Once per round trip a `Round` sums up the acknowledgments, and a `RateControl` derives a rate
+//! and an inflight cap from it. `pacing` spaces packets by that rate; credits, where both ends use
+//! them, bound what may be sent over the last hop.
 
 pub(crate) mod credit;
 mod fixed;
@@ -21,10 +21,10 @@ use crate::tuning::RATE_MIN_RTTS;
 use fixed::FixedRate;
 use srd::SrdRate;
 
-/// What a policy knows of its surroundings besides the round.
+/// Inputs of a rate policy besides the round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// Line rate of the local port.
+    /// Line rate of the local port in bytes per second.
     pub line: u64,
     /// Least RTT in ns: measured, or assumed until the first sample.
     pub base_ns: u64,
@@ -32,27 +32,27 @@ pub(crate) struct Link {
     pub base_known: bool,
     /// Smoothed RTT in ns.
     pub srtt_ns: u64,
-    /// Bytes that move while the hosts take their time on top of the network, beyond the known
-    /// noise: they have to be in flight, too, though no queue of the network explains them.
+    /// Bytes that are delivered during the delay in the hosts, beyond the measured noise. They have
+    /// to be in flight as well, although they are in no queue of the network.
     pub host_bytes: u64,
     /// Bytes that may leave back to back.
     pub burst: u64,
     /// Queueing-delay target in ns.
     pub target_ns: u64,
-    /// Payload of a full packet.
+    /// Payload of a full packet in bytes.
     pub mtu: u64,
-    /// Credits are in force: the last hop is shared out by the receiver.
+    /// Whether credits are in force: the receiver allocates the last hop.
     pub credited: bool,
     pub guards: Guards,
 }
 
 impl Link {
-    /// Bytes that `rate` moves in `ns`.
+    /// Bytes that `rate` (bytes per second) moves in `ns`.
     pub(crate) fn bytes(rate: u64, ns: u64) -> u64 {
         (u128::from(rate) * u128::from(ns) / 1_000_000_000) as u64
     }
 
-    /// Rate that moves `bytes` in `ns`.
+    /// Rate in bytes per second that moves `bytes` in `ns`.
     pub(crate) fn rate(bytes: u64, ns: u64) -> u64 {
         let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
         u64::try_from(rate).unwrap_or(u64::MAX)
@@ -72,14 +72,14 @@ pub(crate) trait RateControl {
     fn inflight_max(&self, link: &Link) -> u64;
     /// A round trip is over.
     fn on_round(&mut self, link: &Link, round: &Round);
-    /// So many bytes were acknowledged, the newest with this queueing delay. Returns whether the
-    /// inflight cap has changed by it.
+    /// `_bytes` were acknowledged, the newest with this queueing delay. Returns whether the
+    /// inflight cap has changed.
     fn on_acked(&mut self, _link: &Link, _bytes: u64, _queue_ns: u64) -> bool {
         false
     }
-    /// The peer acknowledges far more than it shows to have received.
+    /// The peer acknowledges far more packets than its echoes prove to have arrived.
     fn on_unproven(&mut self, _link: &Link) {}
-    /// Sending starts again after so long that the network has forgotten us.
+    /// Sending starts again after so long a pause that the old rate says nothing any more.
     fn on_restart(&mut self, link: &Link);
 }
 
@@ -106,12 +106,12 @@ impl RateState {
         }
     }
 
-    /// Whether no round has ended yet: the rate is not one that was found.
+    /// Whether no round has ended yet, so that the rate was not derived from measurements.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self, Self::Srd(s) if s.is_opening())
     }
 
-    /// Goes on from a rate that others found.
+    /// Continues from a rate that other engines of the host found.
     pub(crate) fn adopt(&mut self, rate: u64) {
         if let Self::Srd(s) = self {
             s.adopt(rate);

@@ -1,5 +1,5 @@
-//! Pacing: the time of the next send, exact to fractions of a nanosecond, with a bounded memory of
-//! sends that came late.
+//! Pacing: the time of the next send, exact to fractions of a nanosecond. A sender that is late may
+//! catch up by a bounded amount.
 
 use crate::time::{Span, Time};
 use crate::tuning::BURST;
@@ -9,9 +9,9 @@ pub(crate) struct Pacing {
     next: Time,
     /// Fraction of a ns of `next`, in units of 2^-32 ns.
     next_fraction: u32,
-    /// Bytes that may leave in one piece.
+    /// Bytes that may leave in one burst.
     burst_bytes: u32,
-    /// How far the clock may lag: what a late sender may catch up at once.
+    /// How far `next` may lie in the past: what a late sender may catch up at once.
     lag_max: Span,
     /// ns per byte in units of 2^-32.
     ns_per_byte: u64,
@@ -23,7 +23,7 @@ fn ns_per_byte(rate: u64) -> u64 {
     u64::try_from(exact).unwrap_or(u64::MAX)
 }
 
-/// Bytes that may leave in one piece at `rate`.
+/// Bytes that may leave in one burst at `rate`.
 pub(crate) fn burst_bytes(rate: u64, burst_max: u32, mtu: u16) -> u32 {
     let timed = u128::from(rate) * u128::from(BURST.0) / 1_000_000_000;
     let bytes = timed.min(u128::from(burst_max)) as u32;
@@ -43,7 +43,7 @@ impl Pacing {
         pacing
     }
 
-    /// A new rate; `burst_max` bounds what leaves faster than it.
+    /// Sets the rate in bytes per second; `burst_max` bounds the bytes that may leave faster.
     pub(crate) fn rate_set(&mut self, rate: u64, burst_max: u32, mtu: u16) {
         self.ns_per_byte = ns_per_byte(rate);
         self.burst_bytes = burst_bytes(rate, burst_max, mtu);
@@ -51,7 +51,7 @@ impl Pacing {
         self.lag_max = lag;
     }
 
-    /// Time that `bytes` take: whole ns and the fraction.
+    /// Time that `bytes` take at the rate: whole ns and the fraction.
     fn cost(&self, bytes: u32) -> (Span, u32) {
         let exact = u128::from(bytes) * u128::from(self.ns_per_byte);
         (Span(u64::try_from(exact >> 32).unwrap_or(u64::MAX)), exact as u32)
@@ -68,8 +68,9 @@ impl Pacing {
         self.next = self.next + span + Span(u64::from(carry));
     }
 
-    /// A packet left without asking. It takes from what late sends may catch up; it never delays
-    /// one, or a peer that makes us acknowledge could keep our data back for ever.
+    /// A packet was sent that does not wait for the pacer. It reduces what a late sender may catch
+    /// up, but never delays data; otherwise a peer that causes many acknowledgments could hold back
+    /// our data for ever.
     pub(crate) fn on_free(&mut self, now: Time, bytes: u32) {
         if self.next >= now {
             return;

@@ -1,22 +1,22 @@
-//! What one round trip brought: bytes delivered and sent, share lost, and over which time.
+//! Measurement of rounds of one round trip: bytes delivered and sent, loss rate, and duration.
 
 use super::Link;
 use crate::time::{Span, Time};
 
-/// The sum of one round trip, as a policy sees it.
+/// Summary of one round, the input of a rate policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     /// Median over the paths of the least queueing delay in ns; `None` = no sample.
     pub queue_ns: Option<u64>,
-    /// Bytes per second acknowledged.
+    /// Delivery rate: bytes per second acknowledged.
     pub delivered: u64,
-    /// Bytes per second sent in the round before: what was acknowledged in this one.
+    /// Bytes per second sent in the previous round, which are acknowledged in this one.
     pub sent: u64,
-    /// Packets behind `delivered`, rounded down: how much the rate can be trusted.
+    /// Packets on which `delivered` is based, rounded down: the more, the more accurate it is.
     pub packets: u64,
-    /// Lost bytes per thousand of lost and delivered.
+    /// Loss rate: lost bytes per thousand of lost and delivered ones.
     pub lost_permille: u32,
-    /// The sender had nothing to send for a part of it.
+    /// Whether the sender had nothing to send for a part of the round.
     pub app_limited: bool,
 }
 
@@ -29,13 +29,13 @@ pub(crate) struct RoundMeter {
     sent: u64,
     sent_before: u64,
     last_sent: Time,
-    /// Newest send time acknowledged.
+    /// Newest send time of an acknowledged packet.
     newest: Time,
     app_limited: bool,
-    /// No acknowledgment has come since sending started again: nothing to measure from.
+    /// No acknowledgment has come since sending started: the measurement has no beginning yet.
     starting: bool,
-    /// The first round since then. If the first window was too large, its queue makes that round
-    /// long, so that time may end it, too.
+    /// The first round since then is not over. If the first window was too large, its queue makes
+    /// the round long, so a maximum time may end the round as well.
     opening: bool,
 }
 
@@ -55,7 +55,7 @@ impl RoundMeter {
         }
     }
 
-    /// Bytes leave. Returns how long nothing had left.
+    /// Bytes are sent. Returns the time since the previous send.
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u32) -> Span {
         let gap = now.since(self.last_sent);
         self.last_sent = now;
@@ -63,7 +63,7 @@ impl RoundMeter {
         gap
     }
 
-    /// Sending starts again: what was measured before belongs to another time.
+    /// Sending starts again after a pause: discards the old measurement.
     pub(crate) fn restart(&mut self, now: Time, bytes: u32) {
         *self = Self { last_sent: now, sent: u64::from(bytes), ..Self::new(now) };
     }
@@ -77,7 +77,7 @@ impl RoundMeter {
         self.lost += u64::from(bytes);
     }
 
-    /// A packet counted as lost was none.
+    /// A loss was spurious.
     pub(crate) fn on_spurious(&mut self, bytes: u64) {
         self.lost = self.lost.saturating_sub(bytes);
     }
@@ -87,7 +87,7 @@ impl RoundMeter {
         self.last_sent
     }
 
-    /// An acknowledgment block is complete. Returns the round if it ended with it, without its
+    /// An acknowledgment block was handled. If that ends the round, returns it, without its
     /// queueing delay. `opening_max`: longest first round.
     /// Rule CC-05.
     pub(crate) fn on_ack_end(
@@ -102,7 +102,7 @@ impl RoundMeter {
             return None;
         }
         if self.starting {
-            // The bytes of the first block came in a time that was not measured.
+            // The time in which the bytes of the first block were delivered is unknown.
             self.starting = false;
             self.began = now;
             self.acked = 0;

@@ -1,8 +1,9 @@
 //! SRD's own control: a rate from the delivery rate and the median path's queueing delay.
 //!
-//! Congested is when the *majority of paths* is late, or when less comes back than was sent. One
-//! bad path is a matter of path choice and must not slow the connection. A decrease is followed by
-//! a round without another: its effect is seen only then.
+//! The network counts as congested when the *majority of paths* is late, or when less is delivered
+//! than was sent. A single bad path is a matter of path choice and must not slow the connection. A
+//! round with a decrease is followed by one without, because the effect of the decrease is visible
+//! only then.
 
 use super::{Link, RateControl, Round};
 use crate::guards::Guard;
@@ -19,39 +20,39 @@ pub(crate) struct SrdRate {
     rate: u64,
     /// Rounds in a row that delivered less than was sent.
     short: u8,
-    /// Rounds in a row without a queue, to [`CLEAR_ROUNDS`].
+    /// Rounds in a row without a queue, up to [`CLEAR_ROUNDS`].
     clear: u8,
-    /// Rounds since the last with a loss, to [`LOSSLESS_ROUNDS`].
+    /// Rounds since the last one with a loss, up to [`LOSSLESS_ROUNDS`].
     lossless: u8,
-    /// The last round ended in a decrease.
+    /// Whether the last round ended in a decrease.
     hold: bool,
-    /// No round has ended yet: the first window.
+    /// Whether no round has ended yet, so that the first window is in force.
     first: bool,
-    /// Bytes acknowledged in the first window without a queue: they widen it.
+    /// Bytes acknowledged in the first window without queueing delay, which widen it.
     clear_bytes: u64,
 }
 
-/// What a round says of the rate: decided once, when it ends.
+/// The verdict of a round on the rate, decided once, when the round ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Regime {
-    /// So little is sent that delay says nothing of it.
+    /// So little is sent that delay says nothing about the rate.
     /// Rule CC-20.
     Alone,
-    /// The round before ended in a decrease, whose effect is not seen yet.
+    /// The previous round ended in a decrease, whose effect is not visible yet.
     Held,
-    /// The queue is far too long, or it is long and overflows.
+    /// The queueing delay is far above the target, or it is high and packets are lost.
     /// Rule CC-17.
     Overload,
-    /// The queue is longer than this rate tolerates.
+    /// The queueing delay exceeds what this rate tolerates.
     /// Rule CC-18.
     Queue,
-    /// Losses without delay: a shallow buffer, or a part of the fabric going dark.
+    /// Losses without delay: a shallow buffer, or the failure of a part of the fabric.
     /// Rule CC-19.
     Lossy,
-    /// Less comes back than was sent, and a queue begins.
+    /// Less was delivered than sent, and a queue begins to build.
     /// Rule CC-21.
     Short,
-    /// There is room.
+    /// There is room for a higher rate.
     /// Rule CC-22.
     Clear,
 }
@@ -89,15 +90,16 @@ impl SrdRate {
         self.first
     }
 
-    /// Goes on from a rate that others found: there is no first window any more.
+    /// Continues from a rate that other engines found; the first window is over.
     pub(crate) fn adopt(&mut self, rate: u64) {
         (self.rate, self.first) = (rate, false);
     }
 
-    /// The queueing delay that this rate tolerates: the link's target at line rate, a quarter
-    /// of it more for each halving. Without that slope, the one of two senders whose least RTT is
-    /// the worse estimate would take all. At line rate nobody else is at the last hop: what waits
-    /// there waits for the fabric, and slowing down would only cost.
+    /// The queueing delay in ns that this rate tolerates: the link's target at line rate, and a
+    /// quarter of the target more for each halving of the rate. Without that slope, of two senders
+    /// the one with the worse estimate of the least RTT would take all of the bandwidth. While
+    /// credits are in force, several targets are tolerated, because the queue is then in the
+    /// fabric.
     /// Rule CC-16.
     fn target(&self, link: &Link) -> u64 {
         let halvings = log2_256(link.line, self.rate).min(TARGET_HALVINGS_MAX << 8);
@@ -108,8 +110,8 @@ impl SrdRate {
         (base + slope.of((base * halvings) >> 8)).max(1)
     }
 
-    /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
-    /// the delay is a queue and not the hosts' noise.
+    /// Least rate to which delay alone may lead: one burst per RTT. A lower rate needs losses,
+    /// which prove that the delay is a queue and not noise of the hosts.
     /// Rule CC-20.
     fn rate_least(&self, link: &Link) -> u64 {
         match self.lossless >= LOSSLESS_ROUNDS && link.guards.has(Guard::LosslessFloor) {
@@ -118,15 +120,16 @@ impl SrdRate {
         }
     }
 
-    /// The rate after heavy congestion: what was delivered, at most eight times less at once.
+    /// The rate after heavy congestion: the delivery rate, but at least an eighth of the old rate.
     fn cut(&self, round: &Round) -> u64 {
         let floor = if round.app_limited { CUT_MAX_LIMITED } else { CUT_MAX }.of(self.rate);
         round.delivered.max(floor).min(self.rate)
     }
 
-    /// The rate after a queue of the majority of paths: less in proportion to the excess.
+    /// The rate after queueing delay above the target on the majority of paths: lower in proportion
+    /// to the excess.
     fn decrease(&self, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
-        // A rate that the inflight cap kept from being used is no rate to come down from.
+        // A rate that the inflight cap kept from being used is no basis for a decrease.
         let used = if round.app_limited || !link.guards.has(Guard::UsedRate) {
             self.rate
         } else {
@@ -137,7 +140,8 @@ impl SrdRate {
         from - DECREASE.of(less as u64)
     }
 
-    /// Additive, the same for all senders whatever they have: that is what makes them equal.
+    /// Additive increase, the same for all senders whatever their rates, so that the rates
+    /// converge.
     fn increase(&self, link: &Link, queue: u64, target: u64) -> u64 {
         let quick = if self.clear >= CLEAR_ROUNDS && link.guards.has(Guard::QuickSteps) {
             QUICK_STEPS
@@ -151,21 +155,23 @@ impl SrdRate {
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
-    /// Whether delay says nothing: no loss for long, and less than a packet under way. What a
-    /// packet meets then is its own time on a slow wire, or somebody else's queue; taken for ours
-    /// it would hold the rate at its least for ever.
+    /// Whether delay says nothing about the rate: no loss for many rounds, and less than a packet
+    /// per RTT. The delay is then the packet's own transmission time on a slow link, or the queue
+    /// of others; counted as ours, it would keep the rate at its minimum for ever.
     fn is_alone(&self, link: &Link) -> bool {
         self.lossless >= LOSSLESS_ROUNDS
             && self.rate < Link::rate(link.mtu, link.srtt_ns)
             && link.guards.has(Guard::PacketFloor)
     }
 
-    /// What the round says: the first regime whose condition holds. Counts rounds in a row.
+    /// The regime of the round: the first one whose condition holds. Also counts consecutive
+    /// rounds.
     fn regime(&mut self, link: &Link, round: &Round, queue: u64, target: u64) -> Regime {
         let guards = link.guards;
         let held = core::mem::take(&mut self.hold) && guards.has(Guard::Hold);
         let lossy = round.lost_permille > HEAVY_PERMILLE && guards.has(Guard::Lossy);
-        // A last hop that is shared out does not overflow: the loss is that of some paths.
+        // A last hop that the receiver allocates does not overflow, so the losses are those of some
+        // paths.
         let shared_out = link.credited && guards.has(Guard::CreditedLoss);
         let overflow = lossy
             && queue > HEAVY_LOSS_QUEUE.of(target)
@@ -189,7 +195,7 @@ impl SrdRate {
         }
     }
 
-    /// The rate that a regime brings.
+    /// The new rate in a regime.
     fn rate_in(&self, regime: Regime, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
         let delivered = round.delivered;
         let rate = match regime {
@@ -212,12 +218,12 @@ impl RateControl for SrdRate {
         self.rate
     }
 
-    /// The law of congestion, rule CC-23.
+    /// Inflight cap in bytes, rule CC-23.
     fn inflight_max(&self, link: &Link) -> u64 {
         let bdp = Link::bytes(link.line, link.base_ns) + link.host_bytes;
         if self.first {
-            // More than the base RTT holds: acknowledgments are coalesced, and data that is sprayed
-            // at line rate meets some queue in a fabric.
+            // More than the bandwidth-delay product of the base RTT: acknowledgments are coalesced,
+            // and data sprayed at line rate meets some queue in a fabric.
             let quick = link.guards.has(Guard::QuickStart);
             let covered = if quick { WINDOW_FIRST.of(bdp) } else { bdp };
             let most = if link.base_known { covered } else { covered.min(WINDOW_UNKNOWN_MAX) };
@@ -232,8 +238,8 @@ impl RateControl for SrdRate {
             0
         };
         let least = quiet.max(WINDOW_PKTS_MIN * link.mtu);
-        // Twice the target: the median of the paths is controlled, and the cap must let the later
-        // half come back, too.
+        // Twice the target: the control loop acts on the median of the paths, and the cap must
+        // leave room for the slower half.
         let covered = link.base_ns + WINDOW_TARGETS * link.target_ns;
         let most = WINDOW_MOST.of(bdp).max(Link::bytes(link.line, covered) + link.host_bytes);
         let wanted = Link::bytes(self.rate, covered) + link.host_bytes;

@@ -1,4 +1,4 @@
-//! The controller in a small model of a network, and the parts by themselves.
+//! Tests of the rate control in a small model of a network, and of its parts.
 
 mod model;
 
@@ -403,7 +403,7 @@ fn credit_counts_across_the_wrap_and_ignores_the_past() {
     assert_eq!(wrapped.room(), ((1u64 << 32) + 10) * 64 - (5 << 20));
 }
 
-/// Serves all that is due until `end`; bytes for each of `n` peers.
+/// Takes all grants due until `end`; returns the bytes for each of `n` peers.
 fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
     let mut got = vec![0; n];
     while granter.next() <= end {
@@ -443,7 +443,7 @@ fn grants_end_with_the_backlog_and_with_silence() {
     }
     assert!((6336..6464).contains(&sum), "{sum}: six packets with headers, in units of 64");
     assert_eq!(granter.next(), Time::NEVER);
-    // An open backlog gets some way ahead of the arrivals, no further.
+    // A peer with an unbounded backlog gets grants ahead of its arrivals, up to a limit.
     granter.on_backlog(Time(20_000), 7, u32::MAX, 0);
     let mut ahead = 0;
     while let Some((7, bytes)) = granter.poll(granter.next()) {
@@ -481,14 +481,14 @@ fn a_sender_without_credit_waits_and_recovers() {
         }
         m.senders[0].delivered * 100 / (LINE / 1000)
     };
-    // Nobody grants: one first window each time that nothing has been under way for two RTTs.
+    // No grants come: one first window is sent each time that nothing was in flight for two RTTs.
     let free = run(false);
     assert!((10..45).contains(&free), "{free} % of the line without any credit");
     let granted = run(true);
     assert!((45..60).contains(&granted), "{granted} % of the line with credits for a half");
 }
 
-/// The only sender is never short of credit; with a second one the link is shared out again.
+/// The only sender is never short of credits; with a second one, grants are paced again.
 #[test]
 fn a_lone_peer_has_two_round_trips_in_hand() {
     let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);

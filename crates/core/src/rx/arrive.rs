@@ -1,4 +1,4 @@
-//! A packet of the peer: its transmission number, what its header tells, what it carries.
+//! An arriving packet of a peer: its transmission number, the fields of its header, its body.
 
 use crate::api::{Rx, RxMeta};
 use crate::counters::DropReason;
@@ -9,14 +9,15 @@ use crate::psn::{Psn, TxLow, TxNum};
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
-/// Twice the largest window: what is under way of one life of a peer is nearer.
+/// Twice the largest window: the PSNs in flight from one incarnation of a peer are nearer to the
+/// window.
 const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
 
 impl<O: Observer> Lane<'_, O> {
-    /// Takes the packet's transmission number in, which is new: each is taken at most once.
+    /// Checks and records the packet's transmission number. Each number is accepted at most once.
     pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<TxNum, DropReason> {
-        // Far from every PSN that can be under way: sent by a former life of the peer to the same
-        // tag. Its transmission number must not move the replay window.
+        // The PSN is far from every PSN that can be in flight: a former incarnation of the peer
+        // sent the packet to the same tag. Its transmission number must not move the replay window.
         if Psn(h.psn).diff(self.win.rx_window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
             return Err(DropReason::TooFar);
         }
@@ -27,8 +28,8 @@ impl<O: Observer> Lane<'_, O> {
         Ok(n)
     }
 
-    /// Whatever it is, the peer is alive. Returns how much longer than the quickest the packet was
-    /// on its way.
+    /// Handles the header of a packet of any type, which shows that the peer is alive. Returns the
+    /// one-way delay of the packet above the recent minimum.
     pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Span {
         let h = &packet.header;
         let una = Psn(h.una());
@@ -48,7 +49,8 @@ impl<O: Observer> Lane<'_, O> {
             self.resume();
         }
         if self.granting() {
-            // As the sender counts them: reliable packets without acknowledgment block.
+            // Bytes as the sender counts them: of reliable packets only, without the acknowledgment
+            // block.
             let counted =
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
@@ -57,7 +59,7 @@ impl<O: Observer> Lane<'_, O> {
         back
     }
 
-    /// What the packet carries, but for a Close, which ends the context.
+    /// Handles the body of a packet, except of a Close, which ends the context.
     pub(crate) fn body_received(
         &mut self,
         meta: &RxMeta,
@@ -67,7 +69,8 @@ impl<O: Observer> Lane<'_, O> {
         let requested = h.flags.has(Flags::ACK_REQUEST);
         debug_assert_eq!(self.peer.last_heard(), self.now, "it was heard just now");
         if h.kind.is_reliable() || h.kind == PacketType::Probe {
-            // The wait in this host is the host's: the echo counts it as ours.
+            // The time that the packet waited in this host counts as delay of this host in the
+            // echo.
             let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
             self.win.ack.note_echo(arrived, h, meta.ce);
             if requested {
@@ -91,7 +94,8 @@ impl<O: Observer> Lane<'_, O> {
         result
     }
 
-    /// The peer is heard again: what was in flight is judged by the acknowledgments that follow.
+    /// A stalled peer is heard again. The acknowledgments that follow decide what becomes of the
+    /// packets that were in flight.
     fn resume(&mut self) {
         self.win.loss.resume(self.now);
         debug_assert!(!self.win.loss.is_stalled(), "who is heard is not silent");

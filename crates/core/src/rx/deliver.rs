@@ -1,4 +1,5 @@
-//! A reliable packet is judged once: new to the window, then by the queue pair it is for.
+//! Delivery of reliable packets: each is judged once, first by the receive window, then by its
+//! queue pair.
 
 use crate::api::{
     AhId, Completion, CompletionKind, CqId, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
@@ -34,8 +35,8 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn reliable_received(&mut self, packet: &Packet<'_>) -> Result<Rx, DropReason> {
         let p = Psn(packet.header.psn);
         let cfg = self.shared.cfg.ack;
-        // A sender that keeps to the window keeps to it from its own lower edge: verdicts kept for
-        // it are bounded by that.
+        // A correct sender stays within the window above its own lower edge, which bounds the
+        // verdicts kept for it.
         let window = i32::from(self.shared.cfg.window);
         let ahead = p.diff(self.peer.rx_una());
         if ahead >= window.max(64) && !planted!(PsnFarTaken) {
@@ -44,7 +45,7 @@ impl<O: Observer> Lane<'_, O> {
         match self.win.rx_window.check(p) {
             Seen::New => {}
             Seen::Duplicate => {
-                // The acknowledgment (and verdict) that the sender missed goes out again.
+                // The sender missed the acknowledgment (and verdict), which is sent again.
                 self.shared.counters.dup_pkts += 1;
                 self.win.ack.note_psn(self.now, p, &cfg);
                 self.win.ack.note_missed();
@@ -60,7 +61,8 @@ impl<O: Observer> Lane<'_, O> {
             && asks_memory(&packet.body)
             && self.objects.guesses.is_empty(self.now)
         {
-            // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
+            // The packet is neither judged nor acknowledged, so a peer that guesses keys learns
+            // nothing.
             return Err(DropReason::KeyGuessing);
         }
         if matches!(packet.body, Body::Cancel { .. })
@@ -79,7 +81,7 @@ impl<O: Observer> Lane<'_, O> {
         if h.backlog.0 == 0 && h.flags.has(Flags::ACK_REQUEST) {
             self.win.ack.note_end(p);
         }
-        // The last of a burst is rarely the last to arrive.
+        // The last packet of a burst is often not the last to arrive.
         if self.win.ack.end_reached(self.win.rx_window.cum()) {
             self.win.ack.hasten(self.now, cfg.delay_requested);
         }
@@ -87,7 +89,8 @@ impl<O: Observer> Lane<'_, O> {
             self.win.verdicts.insert(p, judged.verdict);
             self.win.ack.hasten(self.now, Span::ZERO);
         }
-        // Who refuses for want of a receive wants the message. Other refusals are nobody's traffic.
+        // A message refused because no receive is posted counts as wanted traffic; other refused
+        // packets do not.
         let wanted = matches!(judged.rx, Rx::Place(_)) || judged.verdict == Verdict::Rnr;
         let paid = if wanted { packet.payload_len } else { 0 };
         self.shared.rx.flows.note(self.now, self.ci, h.backlog.0 > 0, paid);
@@ -117,7 +120,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// The queue pair a request is for, if it exists, is ready and has this key.
+    /// The destination queue pair of a request, if it exists, is ready to receive and has this
+    /// Q_Key.
     pub(crate) fn qp_for(&mut self, msg: &Message, kind: QpType) -> Result<&mut Qp, Verdict> {
         let qp = self.objects.qps.get_mut(Qpn(msg.dst_qpn)).ok_or(Verdict::BadQpn)?;
         if !qp.state.receives() || qp.init.kind != kind {
@@ -176,7 +180,7 @@ impl<O: Observer> Lane<'_, O> {
         Ok(Rx::Place(Placement { target, offset, len }))
     }
 
-    /// Completes a consumed receive of a send or a datagram.
+    /// Completes the receive that a send or a datagram consumed.
     #[inline(always)]
     fn recv_complete(
         &mut self,
@@ -194,7 +198,8 @@ impl<O: Observer> Lane<'_, O> {
         self.recv_completion_push(msg, cq, kind, wr_id, imm, byte_len);
     }
 
-    /// Puts a receive-side completion into its queue; the slot was reserved before.
+    /// Puts a completion of the receiving side into its completion queue; its slot was reserved
+    /// before.
     #[inline(always)]
     pub(crate) fn recv_completion_push(
         &mut self,
@@ -222,14 +227,14 @@ impl<O: Observer> Lane<'_, O> {
         });
     }
 
-    /// Our address handle for the peer of `ci`, or `AhId::UNKNOWN`.
+    /// The local address handle for the peer, or `AhId::UNKNOWN`.
     #[inline(always)]
     pub(crate) fn peer_ah(&mut self) -> AhId {
         self.peer.ah(&self.objects.ahs)
     }
 }
 
-/// Whether a request names a region of ours.
+/// Whether a request names a local memory region.
 fn asks_memory(body: &Body) -> bool {
     matches!(body, Body::Write(..) | Body::WriteImm { .. } | Body::ReadReq(..))
 }

@@ -1,4 +1,4 @@
-//! What a packet in does: its window, its delivery (send, write, read).
+//! Reception of a packet: header, window, delivery (send, write, read).
 
 mod arrive;
 mod deliver;

@@ -1,4 +1,4 @@
-//! RDMA reads, both ends: the responder's jobs, and the placement of responses at the requester.
+//! RDMA reads at both ends: requests at the responder, and placement of responses at the requester.
 
 use crate::api::{Access, AhId, MrKey, Opcode, Placement, QpType, Rx, Status, Target};
 use crate::events::Observer;
@@ -45,13 +45,14 @@ impl<O: Observer> Lane<'_, O> {
         if !allowed || !mr.covers(req.raddr, u64::from(req.len)) {
             return Err(Verdict::BadRkey);
         }
-        // Twice the promise: the requester counts a read done before our last acknowledgment is in.
+        // Twice the announced number: the requester counts a read as done before its last
+        // acknowledgment has reached us.
         let many = self.win.jobs.len() >= 2 * usize::from(self.shared.cfg.reads_per_context_max);
         if many && !planted!(ReadsUnshared) {
             return Err(Verdict::Busy);
         }
         if !self.place_is_free() {
-            // It may find one when it comes again.
+            // The request may find a place when it is retried.
             self.slow_reads_look();
             return Err(Verdict::Busy);
         }
@@ -64,7 +65,8 @@ impl<O: Observer> Lane<'_, O> {
         };
         let w = self.objects.wrs.get_mut(wi);
         debug_assert!(w.ctx == self.ci || cfg!(planted_bugs), "a response to another's request");
-        // Nothing answers a read that has not left yet, or that was refused and has not left again.
+        // The read must have been sent: no response is valid for one that waits to be sent, or to
+        // be sent again after a refusal.
         if w.wr.op != Opcode::Read || w.failed.is_some() || w.state != WrState::Sent {
             return Judgment::refuse(Verdict::NoRequest);
         }
@@ -79,7 +81,7 @@ impl<O: Observer> Lane<'_, O> {
         debug_assert!(w.awaited <= w.wr.len, "no more than was asked for: {w:?}");
         w.awaited -= len;
         w.arrived.add(self.objects.tilings, resp.offset, len);
-        // A byte that came twice stands for one that never came.
+        // As many bytes as requested have come, but some came twice, so others never came.
         let hole = w.awaited == 0 && !w.arrived.covers(self.objects.tilings, w.wr.len);
         if hole && !planted!(ReadHoleTaken) {
             self.wr_fail(wi, Status::RemoteBadStatus);

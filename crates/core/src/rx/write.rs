@@ -1,4 +1,5 @@
-//! RDMA writes: checked against the region, placed by their own address, the immediate last.
+//! RDMA writes: checked against the region, placed at the address that each packet carries; the
+//! immediate is delivered last.
 
 use crate::api::{
     Access, AhId, CompletionKind, MrKey, Placement, QpType, Qpn, RecvHandle, Rx, Target,
@@ -38,7 +39,8 @@ impl<O: Observer> Lane<'_, O> {
         };
         let whole = u32::from(len) == msg_len;
         if whole {
-            // One packet: refused as a whole when the immediate finds no receive.
+            // A write of one packet is refused as a whole if no receive is posted for the
+            // immediate.
             if !self.imm_deliver(msg, msg_len, imm) {
                 return Judgment::refuse(Verdict::Rnr);
             }
@@ -62,7 +64,7 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.rdma_write_recv_bytes += u64::from(len);
         if step == ImmStep::Complete {
             if !self.imm_deliver(msg, msg_len, imm) || planted!(ImmediateTwice) {
-                // The bytes are placed; only the immediate has to come again.
+                // The bytes are placed; only the immediate is to be sent again.
                 return Judgment { verdict: Verdict::Rnr, rx };
             }
             self.win.imms.remove(msg.msg_id);
@@ -88,7 +90,8 @@ impl<O: Observer> Lane<'_, O> {
         Judgment::accept(Rx::Done)
     }
 
-    /// Queue pair, key, region, rights, bounds, address handle: where the payload goes.
+    /// Checks queue pair, key, region, rights, bounds and address handle. Returns where the payload
+    /// is to be placed.
     fn write_check(&mut self, msg: &Message, rdma: &Rdma, len: u16) -> Result<Rx, Verdict> {
         let pd = self.qp_for(msg, QpType::Srd)?.init.pd;
         if !self.shared.cfg.rdma_write {
@@ -115,15 +118,16 @@ impl<O: Observer> Lane<'_, O> {
         Ok(Rx::Place(Placement { target, offset, len: u32::from(len) }))
     }
 
-    /// No region has this key. One that had it once is gone: the peer does not know yet. A key that
-    /// none ever had is a mistake or a guess, and guesses are counted, each key once.
+    /// No region has this key. If one had it before, the peer may not know yet that the region is
+    /// gone. A key that no region ever had is a mistake or a guess; such keys are counted, each
+    /// once.
     #[cold]
     pub(crate) fn key_unknown(&mut self, key: MrKey) -> Verdict {
         debug_assert!(self.objects.mrs.get(key).is_none(), "no region has it");
         let (guess, stand) = (!self.objects.mrs.has_had(key), self.objects.mrs.stand());
         if guess && self.win.wrong_keys.note(key.0, stand) {
             self.shared.counters.rkey_guesses += 1;
-            // The first is a mistake that may happen.
+            // The first one may be a mistake.
             let again = self.peer.key_guess_note();
             let ip = self.peer.endpoint().ip;
             self.objects.guessers.note(ip);
@@ -134,8 +138,8 @@ impl<O: Observer> Lane<'_, O> {
         Verdict::BadRkey
     }
 
-    /// Delivers the immediate: consumes a receive, or a completion slot where the queue pair takes
-    /// writes unsolicited. False: neither is there.
+    /// Delivers the immediate: consumes a receive, or only a completion slot where the queue pair
+    /// takes unsolicited writes. Returns false if there is none.
     fn imm_deliver(&mut self, msg: &Message, byte_len: u32, imm: u32) -> bool {
         let qpn = Qpn(msg.dst_qpn);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };

@@ -1,5 +1,5 @@
-//! An acknowledgment comes in: timing to paths and rate, PSNs off the scoreboard, verdicts to
-//! requests.
+//! Handling of acknowledgments: RTT samples for paths and rate, acknowledged PSNs of the
+//! scoreboard, verdicts for requests.
 
 use crate::counters::DropReason;
 use crate::events::{Event, Observer};
@@ -14,16 +14,17 @@ use crate::psn::{Psn, TxLow};
 use crate::time::{Span, Time};
 use srd_wire::{AckBlock, Echo, Verdict};
 
-/// Older echoes are a clock that wrapped, or a peer that invents.
+/// Largest plausible age of an echo: an older one comes from a clock that wrapped, or from a peer
+/// that invents echoes.
 const ECHO_AGE_MAX: Span = Span::from_secs(30);
 
-/// The last PSN that a bit of the block speaks of.
+/// The highest PSN that a bit of the block acknowledges.
 fn top(ack: &AckBlock) -> Option<Psn> {
     let k = ack.words.iter().rposition(|&w| w != 0)?;
     Some(Psn(ack.base).plus(64 * k as u32 + (63 - ack.words[k].leading_zeros())))
 }
 
-/// What one acknowledgment amounted to.
+/// Newly acknowledged bytes and PSNs of one acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     bytes: u32,
@@ -31,7 +32,7 @@ struct Tally {
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// An acknowledgment came. Few packets bring one, and what is done about it would weigh on all.
+    /// Handles an acknowledgment block. It is not inlined, because few packets carry one.
     #[inline(never)]
     pub(crate) fn ack_received(
         &mut self,
@@ -50,7 +51,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         let mut tally = Tally::default();
         let mut steps = 0;
-        // Nearly always nothing is refused.
+        // The usual case: nothing was refused.
         let plain = ack.verdicts.is_empty() && !ack.partial;
         let mut p = una;
         while plain && p.is_before(cum) {
@@ -81,7 +82,7 @@ impl<O: Observer> Lane<'_, O> {
             }
         }
         self.shared.counters.ack_steps += steps;
-        // Completions may have ended the context's work, never the context itself.
+        // Completions may have ended the context's requests, but never the context itself.
         self.win.board.advance();
         debug_assert!(!self.win.board.una().is_before(una), "the lower edge never goes back");
         if self.win.board.arrived_len() > 0 {
@@ -96,19 +97,20 @@ impl<O: Observer> Lane<'_, O> {
         Ok(())
     }
 
-    /// The first PSN from `p` on of which the block may say something new. Where it does not tell
-    /// how `p` was judged, it does not tell that of any that follows.
+    /// The first PSN from `p` on about which the block may say something new. If the block holds no
+    /// verdict on `p`, it holds none on the PSNs known to have arrived that follow.
     fn known_skip(&self, p: Psn, ack: &AckBlock) -> Psn {
         let to = self.win.board.arrived_to();
         if p.is_before(to) && ack.verdict(p.0).is_none() { to } else { p }
     }
 
-    /// One echo: an RTT sample, a sign of life for its path, perhaps the news that a loss was none.
+    /// Handles one echo: an RTT sample, evidence that its path works, and possibly that a loss was
+    /// spurious.
     fn echo_received(&mut self, arrival: Arrival, e: &Echo) {
         let next = self.peer.tx_num_next();
         let age = self.now.since_wire(e.timestamp);
-        // What names no transmission of this context is invented, and paths and round trips are
-        // those of all contexts to the address.
+        // An echo that names no transmission of this context is invented. It is refused, because
+        // all contexts to the address share paths and round-trip times.
         let sent = Time(self.now.0.wrapping_sub(age.0));
         let known = age.0 <= self.now.0 && self.win.sent_log.take(sent, e, next);
         if !known && !planted!(EchoUnmatched) {
@@ -136,7 +138,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         self.win.loss.echoed(self.now);
         let (waited, back) = (arrival.waited, arrival.back);
-        // No way back is longer than the round trip: a clock has leapt.
+        // A one-way delay above the round-trip time means that a clock has leapt.
         let leapt = back > age;
         let known = self.shared.cfg.guards.has(Guard::WayBack) && !leapt;
         let back = if known { back } else { Span::ZERO };
@@ -145,9 +147,11 @@ impl<O: Observer> Lane<'_, O> {
         }
         self.win.board.note_arrival(sent);
         // Rule CC-01.
-        // Out comes what either host took: the wait in our socket, and what the peer reports.
+        // Subtracts the delays in the two hosts: the wait in our socket, and the delay that the
+        // peer reports.
         let both = age - waited - Span(u64::from(e.delay) << 6);
-        // And what the acknowledgment's own way took too long: no fault of this path.
+        // Subtracts the excess one-way delay of the acknowledgment as well, which is not caused by
+        // this path.
         let rtt = both - back;
         if e.delay == u16::MAX {
             self.way.paths.awake(self.now).on_host_delay(age);
@@ -165,7 +169,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// The block says that `p` has arrived, and perhaps how it was judged.
+    /// The block says that `p` has arrived, and may hold the verdict on it.
     #[inline(never)]
     fn psn_told(&mut self, p: Psn, ack: &AckBlock, tally: &mut Tally) {
         if self.win.board.is_acked(p) {
@@ -182,7 +186,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// `p` has arrived and was judged. It is one of many in a row, nearly always.
+    /// `p` has arrived with this verdict. Usually it is one of many in a row.
     #[inline(always)]
     fn psn_acked(&mut self, p: Psn, verdict: Verdict, tally: &mut Tally) {
         let Some(was) = self.win.board.mark_acked(p) else { return };
@@ -193,11 +197,11 @@ impl<O: Observer> Lane<'_, O> {
         self.entry_resolved(p, &was, verdict);
     }
 
-    /// `p` has arrived, of which that was not known.
+    /// `p` has arrived, which was not known before.
     #[inline(always)]
     fn psn_arrived(&mut self, p: Psn, was: &Settled, tally: &mut Tally) {
         tally.psns += 1;
-        // Late or not, as large as that it has passed.
+        // Even if it was declared lost before, its arrival shows that packets of its size pass.
         let awake = self.shared.sizes.awake > 0;
         debug_assert!(awake || !self.way.mtu.is_awake(), "counted");
         if awake && was.kind.recalled().is_none() {
@@ -210,13 +214,13 @@ impl<O: Observer> Lane<'_, O> {
         if was.again > 0
             && let Some(first) = self.win.loss.unjudged(p)
         {
-            // The copy arrived and the original was never echoed: its path lost it.
+            // The copy arrived and the original was never echoed: the path of the original lost it.
             let unsure = first.blame() == Blame::Unsure;
             self.way.paths.awake(self.now).on_proved_lost(first.path(), unsure);
         }
     }
 
-    /// What a PSN carried has been judged by the peer.
+    /// Handles the peer's verdict on the content of a PSN.
     #[inline(always)]
     fn entry_resolved(&mut self, p: Psn, was: &Settled, verdict: Verdict) {
         match was.kind {
@@ -237,7 +241,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// What the newest block says about the peer itself.
+    /// Handles what the newest block says about the peer itself: drops, credits and the state of
+    /// its host.
     fn ack_peer_state(&mut self, ack: &AckBlock) {
         let credits = self.granting();
         let News { drops, credit_units } = self.peer.reports.read(ack, credits);
@@ -249,7 +254,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way.paths.awake(self.now).on_receiver_drops(drops);
         }
         if credit_units > 0 {
-            // Each context has a counter of its own; the address shares what they bring.
+            // Each context has a counter of its own; all contexts to the address share the credits.
             self.way.credit_total = self.way.credit_total.wrapping_add(credit_units);
             self.way.paths.on_credit(self.way.credit_total);
         }

@@ -1,4 +1,4 @@
-//! Packets that carry no work: pure acknowledgments and probes.
+//! Packets that carry no requests: pure acknowledgments and probes.
 
 use crate::api::{Transmit, TxSink};
 use crate::config::PathPolicy;
@@ -9,7 +9,7 @@ use crate::outbox::ProbeOut;
 use crate::tx::Out;
 use srd_wire::{Body, Flags, Packet};
 
-/// What a packet has beside its payload.
+/// Bytes of a packet besides its payload.
 const OVERHEAD: u16 = srd_wire::OVERHEAD_BYTES as u16;
 
 /// A packet without PSN and payload.
@@ -28,7 +28,7 @@ impl<O: Observer> Lane<'_, O> {
             return;
         }
         let (repeat, alone) = (self.win.ack.is_repeat(), self.win.ack.is_alone());
-        // Plain ECMP spreads nothing.
+        // Plain ECMP keeps acknowledgments on one path.
         let repeat = repeat && self.shared.cfg.guards.has(Guard::AckRepeat);
         let path = if repeat && self.shared.cfg.path.policy != PathPolicy::Ecmp {
             self.way.paths.awake(self.now).path_any(&mut self.shared.rng)
@@ -61,8 +61,8 @@ impl<O: Observer> Lane<'_, O> {
         self.emit_alone(&Alone { body, flags, path, padded_len }, out);
     }
 
-    /// A packet without PSN and payload: acknowledgment or probe. An acknowledgment block, if
-    /// flagged, is taken from the scratch block.
+    /// Sends a packet without PSN and payload: an acknowledgment or a probe. If flagged, the
+    /// acknowledgment block is taken from the scratch block.
     pub(crate) fn emit_alone(&mut self, alone: &Alone, out: &mut Out<'_, impl TxSink>) {
         let Alone { body, flags, path, padded_len } = *alone;
         debug_assert!(matches!(body, Body::Probe | Body::Ack), "{body:?} is not alone");
@@ -82,7 +82,7 @@ impl<O: Observer> Lane<'_, O> {
         out.push(&Transmit { dst, path, packet, payload: None, padded_len });
     }
 
-    /// A probe leaves soon, on the next of all paths in use.
+    /// Queues a probe on the next of all live paths.
     pub(crate) fn probe_push(&mut self) {
         let path = self.way.paths.awake(self.now).path_any(&mut self.shared.rng);
         if !planted!(StallUnprobed) {

@@ -1,4 +1,4 @@
-//! Cutting work into packets: which request or read is next, and which bytes of it.
+//! Segmentation: which request or served read is next, and which of its bytes form the next packet.
 
 use crate::api::{Opcode, Status, WrHandle};
 use crate::events::Observer;
@@ -12,23 +12,23 @@ use crate::peer::send_queues::FlowAt;
 use crate::psn::Psn;
 use srd_wire::{Features, PacketType};
 
-/// May the request at the head of a flow be cut?
+/// Whether the request at the head of a flow may be segmented.
 enum Admit {
     Yes,
-    /// Not now (peer's credits used up, queue pair draining).
+    /// Not now: the peer's limits are reached, or the queue pair is draining.
     Later,
-    /// Never: it ends with this status.
+    /// Never: the request ends with this status.
     Refuse(Status),
 }
 
-/// Bytes of the type header of a message.
+/// Bytes of the type-specific header of a message.
 fn body_bytes_of(op: Opcode) -> usize {
     let kind = if op == Opcode::SendImm { PacketType::SendImm } else { PacketType::Send };
     kind.body_bytes()
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// Gives the next piece of work a PSN. `None`: nothing can be cut now.
+    /// Gives the next segment a PSN. `None`: nothing can be sent now.
     #[inline(always)]
     pub(crate) fn cut_next(&mut self) -> Option<Psn> {
         let window = u32::from(self.peer.limits().window);
@@ -43,7 +43,7 @@ impl<O: Observer> Lane<'_, O> {
         {
             return Some(p);
         }
-        // Reads being served and own requests take turns.
+        // Responses to reads and own requests take turns.
         let (serves, own_first) = (!self.win.jobs.is_empty(), self.win.jobs.requests_first());
         if serves
             && !own_first
@@ -55,7 +55,7 @@ impl<O: Observer> Lane<'_, O> {
         if cut.is_none() && serves && own_first { self.job_cut() } else { cut }
     }
 
-    /// The next segment of a region being served, jobs in turn.
+    /// The next segment of a read response; the reads being served take turns.
     fn job_cut(&mut self) -> Option<Psn> {
         let entry = self.win.jobs.cut(self.mtu_of())?;
         debug_assert!(entry.kind.is_served(), "a segment of a read: {entry:?}");
@@ -63,7 +63,7 @@ impl<O: Observer> Lane<'_, O> {
         Some(self.win.board.append(entry))
     }
 
-    /// The next segment of an own request, queue pairs in turn.
+    /// The next segment of an own request; the queue pairs take turns.
     #[inline(always)]
     fn flow_cut(&mut self) -> Option<Psn> {
         let (mut tried, mut turned) = (0, None);
@@ -75,8 +75,8 @@ impl<O: Observer> Lane<'_, O> {
             let (at, wi) = self.win.queues.flow_next();
             match self.admit(wi) {
                 Admit::Yes => return Some(self.segment_cut(at, wi)),
-                // It needs a credit since its packet has become several, and what holds that may
-                // wait behind it.
+                // The path MTU has shrunk, so the request became one of several packets and needs a
+                // credit. Requests that hold credits may wait behind it in the flow.
                 Admit::Later
                     if self.objects.wrs.get(wi).started
                         && self.win.queues.flow_turn(at, &mut self.objects.wrs, &mut turned) => {}
@@ -119,7 +119,7 @@ impl<O: Observer> Lane<'_, O> {
             Opcode::Write | Opcode::WriteImm if !features.has(Features::RDMA_WRITE) => {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
-            // It takes none at a time: to wait for the end of another would be for ever.
+            // The peer accepts no such message at all, so the request would wait for ever.
             Opcode::WriteImm if w.wr.len > mtu && self.peer.limits().imms_max == 0 => {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
@@ -140,7 +140,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Something of `wi` leaves: from now on its queue pair is not drained before it ends.
+    /// The first packet of `wi` is sent: from now on its queue pair counts as drained only after
+    /// the request has ended.
     pub(crate) fn wr_started(&mut self, wi: WrHandle) {
         let Objects { wrs, qps, .. } = &mut *self.objects;
         let w = wrs.get_mut(wi);
@@ -149,7 +150,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Gives the next bytes of request `wi`, the first of flow `at`, a PSN.
+    /// Gives the next segment of request `wi`, the first of flow `at`, a PSN.
     #[inline(always)]
     fn segment_cut(&mut self, at: FlowAt, wi: WrHandle) -> Psn {
         let mtu = u32::from(self.mtu_of());
@@ -182,7 +183,7 @@ impl<O: Observer> Lane<'_, O> {
                     self.win.outstanding.imm_begin();
                 }
                 let write = matches!(op, Opcode::Write | Opcode::WriteImm);
-                // A message fits, or it would have been refused.
+                // A message fits into one packet, or it would have been refused.
                 let len = if write { mtu.min(w.wr.len - w.cut) } else { w.wr.len };
                 let kind = if write { Kind::Write } else { Kind::Send };
                 let entry = Entry::new(kind, work, w.cut, len as u16);
@@ -207,19 +208,21 @@ impl<O: Observer> Lane<'_, O> {
         self.win.board.append(entry)
     }
 
-    /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
+    /// Prepares a lost PSN for retransmission: it may be recalled or given up, and if its content
+    /// is no longer needed, it becomes a tombstone.
     pub(crate) fn lost_refresh(&mut self, p: Psn) {
         let mtu = self.mtu_of();
         let e = self.win.board.get(p);
         if e.size_shown() > mtu && e.kind.recall() != e.kind {
-            // It is a small packet from now on.
+            // The packet is too large for the path MTU: a small recall takes its PSN.
             self.win.board.recall(p);
             self.shared.counters.recalls += 1;
         }
         let e = *self.win.board.get(p);
         debug_assert!(e.again > 0, "it was sent before: {e:?}");
         if e.again > RETRANSMITS_DOUBTED_MAX && self.mtu_doubted(e.size_shown()) {
-            // If no packet as large can arrive, that says nothing of the peer.
+            // While packets of this size may be unable to arrive, the count says nothing about the
+            // peer.
             self.win.board.try_excuse(p);
         } else if e.again >= RETRANSMITS_MAX {
             return self.give_up(p);
@@ -231,7 +234,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// A packet was sent too often: its request ends, and a tombstone takes its PSN.
+    /// A packet was retransmitted too often: its request ends, and a tombstone takes its PSN.
     fn give_up(&mut self, p: Psn) {
         let e = *self.win.board.get(p);
         match e.kind {
@@ -242,7 +245,7 @@ impl<O: Observer> Lane<'_, O> {
                 self.win.board.bury(p);
                 self.job_fail(e.job());
             }
-            // It says nothing any more but that a PSN is over.
+            // A packet without content, which only completes its PSN.
             _ => {
                 if e.again >= 2 * RETRANSMITS_MAX {
                     self.win.loss.deafen();

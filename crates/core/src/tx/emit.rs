@@ -1,4 +1,4 @@
-//! From scoreboard entry to packet: headers, numbers, the acknowledgment that rides along.
+//! Building packets from scoreboard entries: headers, numbers, piggybacked acknowledgments.
 
 use crate::api::{Opcode, Payload, Source, Status, Transmit, TxSink, WrHandle};
 use crate::events::{Event, Observer};
@@ -36,7 +36,8 @@ impl<O: Observer> Lane<'_, O> {
         let blocked = self.way.paths.is_blocked(credited);
         let last = blocked || !self.win.has_to_send();
         let asks = self.way.paths.share_asks(plain_len as u32, last);
-        // What is sent again while sizes may be to blame gets no longer than it need be.
+        // A retransmission gets no acknowledgment block while a search for the path MTU is under
+        // way, so that it is not longer than necessary.
         let bare = entry.again > 0 && self.shared.sizes.awake > 0;
         let with_ack =
             (last || self.shared.cfg.burst_packets == 1) && !bare && self.ack_fits(plain_len);
@@ -88,8 +89,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Builds the acknowledgment into the scratch block if one is pending and fits beside
-    /// `plain_len` bytes of packet without leaving anything unsaid.
+    /// Builds the pending acknowledgment into the scratch block. Returns whether there is one that
+    /// fits, complete, into a packet with `plain_len` other bytes.
     fn ack_fits(&mut self, plain_len: usize) -> bool {
         if self.win.ack.is_quiet() {
             return false;
@@ -98,7 +99,7 @@ impl<O: Observer> Lane<'_, O> {
             return false;
         }
         let (mtu, limits) = (self.mtu_of(), self.peer.limits());
-        // The checksum lies in the room that is kept for the tag of a seal.
+        // The checksum takes the room that is reserved for an AEAD tag.
         let budget =
             usize::from(mtu) + OVERHEAD_BYTES - srd_wire::AEAD_TAG_BYTES + limits.check_bytes();
         plain_len + self.shared.rx.scratch.encoded_len() <= budget

@@ -1,4 +1,4 @@
-//! The peer's host takes less than a packet of ours per round trip.
+//! Sending to a peer whose host drains less than one of our packets per round trip.
 
 use crate::events::Observer;
 use crate::lane::Lane;
@@ -6,9 +6,9 @@ use crate::time::Time;
 use crate::tuning::HOST_PAUSE_RTTS_MAX;
 
 impl<O: Observer> Lane<'_, O> {
-    /// When the next packet may leave, with nothing in flight, to a peer whose host lets us have
-    /// `budget` bytes in flight, less than a packet: after as many round trips as a packet has such
-    /// parts, but never for ever. `None`: now.
+    /// When the next packet may leave, with nothing in flight, to a peer whose host grants a budget
+    /// of `budget` bytes in flight, less than a packet: after (packet size / budget) round trips,
+    /// up to a maximum. `None`: now.
     /// Rule CC-30.
     pub(crate) fn host_pause(&self, budget: u64) -> Option<Time> {
         if !self.signalling() {

@@ -1,5 +1,5 @@
-//! Loss: one rule for what later packets have overtaken, a tail-loss probe and a timeout for what
-//! they cannot tell, and the silence that is nobody's loss.
+//! Loss detection: packets overtaken by later ones (as RACK), tail-loss probes, timeouts, and
+//! silent peers, whose packets are not counted as lost.
 
 use crate::events::{Event, LossRule, Observer};
 use crate::guards::Guard;
@@ -14,20 +14,21 @@ use crate::tuning::{
     STALL_DOUBLINGS_KEPT, STALL_DOUBLINGS_MAX, STALL_PROBE_SOON, STALL_PROBES_QUICK, UNREAD_LOOK,
 };
 
-/// What the silence of a peer has come to.
+/// What follows from the silence of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Silence {
-    /// It may speak yet.
+    /// The peer may still answer.
     Bearable,
-    /// Requests to it end.
+    /// The peer counts as gone, and requests to it end.
     WorkEnds,
-    /// No request waits for it: it is forgotten.
+    /// The peer counts as gone, and no request waits for it: its context is dropped.
     PeerGone,
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// Loses what is lost by now: after an acknowledgment, and when the timer fires. How many.
+    /// Declares overtaken packets lost, after an acknowledgment and when the timer fires. Returns
+    /// their number.
     pub(crate) fn loss_detect(&mut self) -> u32 {
         let seen = self.seen();
         let mut n = 0;
@@ -42,12 +43,12 @@ impl<O: Observer> Lane<'_, O> {
         n
     }
 
-    /// When a packet in flight counts as lost; `None`: not before something that left after it has
+    /// When a packet in flight counts as lost; `None`: not before a packet that was sent later has
     /// arrived.
     ///
-    /// What left before the horizon should have arrived. The horizon is the time at which the
-    /// newest packet left that has arrived, so that acknowledgments are a clock of their own, or
-    /// where these tell nothing more, a round trip ago (the reordering timer of RACK, RFC 8985).
+    /// A packet is overdue when it was sent more than the reordering slack before the horizon. The
+    /// horizon is the send time of the newest packet that has arrived or, if no further
+    /// acknowledgment comes, the time one round trip ago (the reordering timer of RACK, RFC 8985).
     /// Rule CC-10.
     fn lost_at(&self, e: &Entry) -> Option<Time> {
         let newest = self.win.board.newest_acked();
@@ -63,7 +64,7 @@ impl<O: Observer> Lane<'_, O> {
         timed.then(|| due + paths.srtt() + paths.host_delay())
     }
 
-    /// PSN `p`, in flight, is lost.
+    /// Declares PSN `p`, which is in flight, lost.
     fn lose(&mut self, p: Psn, rule: LossRule) {
         let e = *self.win.board.get(p);
         debug_assert!(e.state == SentState::InFlight, "only what is in flight is lost");
@@ -81,7 +82,7 @@ impl<O: Observer> Lane<'_, O> {
         self.ready_push();
     }
 
-    /// The next thing that the peer has to have done by itself.
+    /// Next deadline of the context.
     pub(crate) fn deadline(&self) -> Time {
         if self.win.loss.is_deaf() {
             return self.now;
@@ -89,7 +90,8 @@ impl<O: Observer> Lane<'_, O> {
         let mut loss_at = self.loss_deadline();
         let unread = self.shared.rx.unread;
         if unread > Span::ZERO && loss_at <= self.now {
-            // It waits for packets that are not read yet: it looks again soon, not at each call.
+            // The loss timer waits for packets that are not read yet: it is checked again soon, but
+            // not at each call.
             loss_at = self.now + UNREAD_LOOK.of_span(unread);
         }
         let ack_at =
@@ -97,7 +99,7 @@ impl<O: Observer> Lane<'_, O> {
         loss_at.min(self.win.doubt_at()).min(ack_at)
     }
 
-    /// When the peer is asked for verdicts that it has not told.
+    /// When the peer is next asked for missing verdicts.
     fn ask_deadline(&self) -> Time {
         let asks = self.win.board.arrived_len() > 0 && !planted!(ArrivedUnasked);
         if asks { self.win.loss.ask_at() } else { Time::NEVER }
@@ -118,8 +120,8 @@ impl<O: Observer> Lane<'_, O> {
             if planted!(ArrivedUnasked) && self.win.board.arrived_len() > 0 {
                 return Time::NEVER;
             }
-            // Responses are awaited, or work that cannot leave, or something is kept for the peer:
-            // make sure that it is still there.
+            // Responses are awaited, or requests cannot be sent, or state is kept for the peer: a
+            // probe checks that the peer is still there.
             let quiet = self.peer.last_heard().max(self.win.loss.last_sent());
             let alive = quiet
                 + self.patience(
@@ -142,8 +144,8 @@ impl<O: Observer> Lane<'_, O> {
         self.lost_at(self.win.board.get(oldest)).unwrap_or(Time::NEVER)
     }
 
-    /// When the end of what is in flight is probed. A few packets are probed early and often, as
-    /// long as that stays rare.
+    /// When the tail of the packets in flight is probed. With few packets in flight, probes leave
+    /// early and repeatedly, within the limit on such copies.
     /// Rule CC-11.
     fn tail_deadline(&self) -> Time {
         let probes = self.win.loss.tail_probes();
@@ -156,22 +158,23 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.last_sent() + self.patience(wait)
     }
 
-    /// Whether so little is in flight that it is copied early, and that may be paid for.
+    /// Whether so few packets are in flight that an early copy is useful, and the limit on such
+    /// copies allows one.
     fn is_hedged(&self) -> bool {
         self.shared.cfg.guards.has(Guard::Hedge)
             && self.win.board.in_flight() <= HEDGED_MAX
             && self.win.loss.can_hedge()
     }
 
-    /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
+    /// Limits a wait, so that a peer is asked a few times before its silence counts.
     fn patience(&self, wait: Span) -> Span {
         Span(wait.0.min(PATIENCE.of_span(self.shared.cfg.loss.unresponsive_after).0))
     }
 
-    /// How long a packet in flight is waited for while answers come. One that was sent often waits
-    /// longer, whatever its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as long
-    /// as a silent peer is given. No limit cuts it below the round trips that are measured: a copy
-    /// of what is still under way only makes the queue longer that it waits in.
+    /// Retransmission timeout of a packet in flight. It doubles every few transmissions of the
+    /// packet, so that `RETRANSMITS_MAX` of them take about as long as a peer may be silent. No
+    /// limit reduces it below the path's timeout from measured RTTs: a copy of a packet that is
+    /// still under way only lengthens the queue.
     fn timeout_of(&self, e: &Entry) -> Span {
         let on = self.shared.cfg.guards.has(Guard::Doubling);
         let doublings = u8::from(on) * (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
@@ -181,14 +184,14 @@ impl<O: Observer> Lane<'_, O> {
         timeout.max(self.patience(Span(longer)))
     }
 
-    /// When a packet in flight since then is given up: after `timeout`, or when nothing has been
-    /// said to have arrived for so long that the round trips behind a longer one have passed away.
+    /// When a packet in flight since `since` is given up: after `timeout`, or earlier, when no echo
+    /// has come for so long that the measured RTTs behind a long timeout no longer hold.
     fn waited_until(&self, since: Time, answered: Time, timeout: Span) -> Time {
         (since + timeout).min(answered.max(since) + self.patience(timeout))
     }
 
-    /// When a silent peer counts as gone: with requests of ours outstanding they end, without any
-    /// the peer is forgotten with all that is kept for it. `NEVER`: nothing is kept for it.
+    /// When a silent peer counts as gone. Outstanding requests then end; without any, the context
+    /// is dropped with all its state. `NEVER`: no state is kept for the peer.
     fn silence_deadline(&self) -> Time {
         let after = self.shared.cfg.loss.unresponsive_after;
         if !self.win.outstanding.is_empty() {
@@ -200,13 +203,13 @@ impl<O: Observer> Lane<'_, O> {
         Time::NEVER
     }
 
-    /// Whether nothing was heard of the peer for so long that it counts as gone.
+    /// Whether the peer has been silent for so long that it counts as gone.
     pub(crate) fn is_silent(&self) -> bool {
         let since = self.win.loss.silent_since(self.peer.last_heard());
         since + self.shared.cfg.loss.unresponsive_after <= self.seen()
     }
 
-    /// The loss timer fired, perhaps. What the peer's silence means is for the engine to do.
+    /// Handles the loss timer, if it is due. The engine acts on the result.
     pub(crate) fn loss_fire(&mut self) -> Silence {
         let seen = self.seen();
         let suppressed = planted!(TimersSuppressed) && self.shared.rx.unread > Span::ZERO;
@@ -224,7 +227,8 @@ impl<O: Observer> Lane<'_, O> {
         } else if self.ask_deadline() <= seen {
             self.verdicts_ask();
         } else if self.win.board.oldest().is_none() {
-            // Reads outstanding, nothing in flight: a probe asks whether anybody is there.
+            // Requests are outstanding and nothing is in flight: a probe asks whether the peer is
+            // still there.
             self.win.loss.probed(self.now);
             self.probe_push();
         } else if self.overtaken_at() <= seen {
@@ -238,9 +242,9 @@ impl<O: Observer> Lane<'_, O> {
         Silence::Bearable
     }
 
-    /// An acknowledgment has left open how some PSNs were judged. `progress`: our lower edge has
-    /// moved, and where it lies now the peer's next list begins: that is asked for soon. `first`:
-    /// all was known before.
+    /// An acknowledgment lacked the verdicts on some PSNs. `progress`: our lower edge has advanced;
+    /// the peer's next list of verdicts begins there, so it is requested soon. `first`: no verdict
+    /// was missing before.
     pub(crate) fn verdicts_await(&mut self, progress: bool, first: bool) {
         if !progress && !first {
             return;
@@ -251,20 +255,20 @@ impl<O: Observer> Lane<'_, O> {
         if progress && soon <= self.now {
             return self.verdicts_ask();
         }
-        // Without progress a packet before them is missing: they wait for it, too.
+        // Without progress, a packet below these PSNs is missing, and their verdicts come with it.
         let later = self.now + self.ask_wait();
         self.win.loss.ask_set(if progress { soon } else { later });
     }
 
-    /// Until an answer should have come, ever longer.
+    /// Time until the next request for verdicts, which doubles each time.
     fn ask_wait(&mut self) -> Span {
         let wait = self.way.paths.tlp_delay();
         let round = self.win.loss.ask_round().min(ASKS_MAX);
         self.patience(wait.scale(1 << round, 1))
     }
 
-    /// Asks for verdicts that the peer has not told. Who answers, and does not tell, gets the
-    /// packets again, as often as any packet is sent: a bound for what a peer can keep open.
+    /// Requests missing verdicts. A peer that answers without them gets the packets again, as often
+    /// as any packet may be retransmitted; this bounds how long it can keep requests open.
     fn verdicts_ask(&mut self) {
         let wait = self.ask_wait();
         let heard = self.peer.last_heard();
@@ -279,7 +283,7 @@ impl<O: Observer> Lane<'_, O> {
         self.probe_push();
     }
 
-    /// Resends the oldest packet on another path without concluding anything about its loss.
+    /// Tail-loss probe: sends the oldest packet again on another path, without declaring it lost.
     fn tail_probe(&mut self) {
         let Some(p) = self.win.board.oldest() else { return };
         let hedged = self.is_hedged();
@@ -299,7 +303,8 @@ impl<O: Observer> Lane<'_, O> {
         self.ready_push();
     }
 
-    /// Timeouts: lost if the peer has been heard since, a stall if not.
+    /// Handles timeouts: a packet counts as lost if the peer has been heard since it was sent;
+    /// otherwise the peer has stalled.
     fn timeout_scan(&mut self, heard: Time) {
         let mut any = false;
         while let Some(p) = self.win.board.oldest() {
@@ -323,11 +328,12 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Nothing was heard on any path since the oldest packet left: the peer has stalled.
+    /// The peer has stalled: nothing was heard from it on any path since the oldest packet was
+    /// sent.
     fn stall(&mut self) {
         self.win.loss.stall(self.now);
-        // What is in flight waits to be sent again, unless the first acknowledgment says otherwise:
-        // its room belongs to the other engines at this address, which may be well.
+        // The packets in flight wait for retransmission, unless an acknowledgment comes first.
+        // Their room in flight is freed for the other engines at this address, which may work.
         let mut bytes = 0;
         while let Some(p) = self.win.board.oldest() {
             let e = *self.win.board.get(p);
@@ -335,8 +341,8 @@ impl<O: Observer> Lane<'_, O> {
             self.shared.counters.timer_steps += 1;
             self.win.board.mark_lost(p);
             self.mtu_lost(&e);
-            // What a stalled peer gets later it acknowledges as what it is. What it never got was
-            // lost, and where little is sent there may be no other sign of a dead path.
+            // If the peer received the original, it will echo it. If it never does, the original
+            // was lost, and where little is sent this may be the only sign of a dead path.
             self.win.loss.remember(GivenUp::unblamed(p, &e));
         }
         debug_assert_eq!(self.win.board.in_flight(), 0, "all of it waits to go again");
@@ -349,7 +355,7 @@ impl<O: Observer> Lane<'_, O> {
         self.stall_probe();
     }
 
-    /// One probe, on another path each time, ever more rarely.
+    /// Sends one probe of a stalled peer, on another path each time, at growing intervals.
     fn stall_probe(&mut self) {
         let rto_max = self.shared.cfg.loss.rto_max;
         let srtt = self.way.paths.srtt().max(self.shared.cfg.loss.rto_min);
@@ -360,7 +366,7 @@ impl<O: Observer> Lane<'_, O> {
         self.probe_push();
     }
 
-    /// New work for a stalled peer: ask again soon.
+    /// There is new work for a stalled peer: probes it again soon.
     pub(crate) fn stall_probe_soon(&mut self) {
         let kept = STALL_DOUBLINGS_KEPT + STALL_PROBES_QUICK;
         self.win.loss.stall_probe_hasten(self.now + STALL_PROBE_SOON, kept);

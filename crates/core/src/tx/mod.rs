@@ -1,4 +1,5 @@
-//! The journey of a work request: its turn, cut, emit; acknowledged; or lost, or taken back.
+//! Sending of work requests: scheduling, segmentation, building packets, acknowledgment, loss, and
+//! recall of packets that exceed the path MTU.
 
 mod acked;
 mod alone;
@@ -13,7 +14,7 @@ pub(crate) use loss::Silence;
 
 use crate::api::{Transmit, TxSink};
 
-/// Where packets go during one poll, and how many more may.
+/// The output of one poll: its sink, and how many more packets it may take.
 pub(crate) struct Out<'a, S> {
     pub sink: &'a mut S,
     pub left: usize,

@@ -1,10 +1,11 @@
-//! The size of packets: what the way to a peer carries now, how that is found out, and what becomes
-//! of packets that have become too large for it.
+//! Losses that start a search for the path MTU, and packets in flight that exceed a reduced path
+//! MTU.
 //!
-//! A packet that was sent may have arrived, whatever was lost since. So its PSN is not used for
-//! less, and its bytes get no new PSN, before the peer has told: a *recall* takes the PSN, which is
-//! refused where the packet had not arrived (nobody awaits a response to message 0). Only then are
-//! its bytes cut anew. Each byte is placed at most once all the same.
+//! A packet that was sent may have arrived, even if its acknowledgment was lost. So its PSN gets no
+//! other content, and its bytes get no new PSN, before the peer has said what happened: a *recall*
+//! is sent with the same PSN, and the peer refuses it if the original had not arrived (no request
+//! awaits a response to message 0). Only then are the bytes segmented again. So each byte is placed
+//! at most once.
 
 use crate::api::{Opcode, Status};
 use crate::events::Observer;
@@ -16,7 +17,8 @@ use crate::psn::Psn;
 use srd_wire::Verdict;
 
 impl<O: Observer> Lane<'_, O> {
-    /// The packet `e` of `ci` was lost: if too many large ones were, it is asked what passes.
+    /// The packet `e` was lost. If too many large packets were lost, a search for the path MTU
+    /// begins.
     pub(crate) fn mtu_lost(&mut self, e: &Entry) {
         if !self.shared.cfg.mtu_search || e.kind.recalled().is_some() {
             return;
@@ -30,13 +32,13 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.sizes.recount(self.way);
     }
 
-    /// The peer has told what became of a PSN that was taken back.
+    /// The peer has answered a recall.
     #[cold]
     pub(crate) fn recall_resolved(&mut self, p: Psn, verdict: Verdict) {
         let was = *self.win.board.get(p);
         let kind = was.kind.recalled().unwrap_or(was.kind);
         if verdict != Verdict::NoRequest && !planted!(RecallUnheard) {
-            // It had arrived as it was.
+            // The original packet had arrived.
             debug_assert!(kind != was.kind, "a recall was answered: {was:?}");
             match kind {
                 Kind::ReadResp => self.job_segment_done(was.job(), Some(verdict)),
@@ -57,7 +59,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Cuts the next packet from what was taken back.
+    /// Forms the next packet from ranges of bytes that were taken back.
     pub(crate) fn recut_cut(&mut self) -> Option<Psn> {
         let mtu = self.mtu_of();
         for _ in 0..self.win.queues.recuts_len() {
@@ -85,7 +87,7 @@ impl<O: Observer> Lane<'_, O> {
         None
     }
 
-    /// Whether what the range is of goes on.
+    /// Whether the request or read that the range belongs to has not ended.
     fn recut_lives(&self, r: &Recut) -> bool {
         if r.is_write() {
             return self.objects.wrs.get(r.request()).failed.is_none();
@@ -93,8 +95,8 @@ impl<O: Observer> Lane<'_, O> {
         self.win.jobs.lives(r.job())
     }
 
-    /// Whether a message of one packet with immediate would become one of several, of which the
-    /// peer tracks none.
+    /// Whether a write with immediate of one packet would now need several, which the peer does not
+    /// support.
     fn recut_refused(&self, r: &Recut) -> bool {
         if !r.is_write() {
             return false;
@@ -103,8 +105,8 @@ impl<O: Observer> Lane<'_, O> {
         w.wr.op == Opcode::WriteImm && !w.credited && self.peer.limits().imms_max == 0
     }
 
-    /// A message of one packet with immediate becomes one of several, which the peer tracks: that
-    /// takes a credit.
+    /// Takes the credit that a write with immediate needs when it grows from one packet to several.
+    /// Returns false if there is no credit now.
     fn recut_credit(&mut self, r: &Recut) -> bool {
         if !r.is_write() {
             return true;
@@ -122,7 +124,7 @@ impl<O: Observer> Lane<'_, O> {
         true
     }
 
-    /// One packet more of it is open.
+    /// Counts one more open packet of the request or read.
     fn recut_open(&mut self, r: &Recut) {
         if r.is_write() {
             self.objects.wrs.get_mut(r.request()).open += 1;
@@ -131,7 +133,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// What the range is of has ended otherwise.
+    /// The request or read that the range belongs to has ended: drops the range.
     fn recut_drop(&mut self, r: &Recut) {
         if !r.is_write() {
             return self.job_segment_done(r.job(), None);

@@ -1,4 +1,4 @@
-//! Who sends next: round robin over peers, and over the queue pairs and reads of a peer.
+//! Scheduling: round robin over peers, and over the queue pairs and reads of a peer.
 
 use crate::api::{Opcode, Status, TxSink, WrHandle};
 use crate::events::Observer;
@@ -13,33 +13,33 @@ use crate::timer::TimerOf;
 use crate::tx::Out;
 use srd_wire::PacketType;
 
-/// What became of a context's turn.
+/// Result of a context's turn to send.
 enum Turn {
-    /// It has more to send.
+    /// The context has more to send.
     More,
-    /// Nothing to send now; an event will bring it back.
+    /// The context has nothing to send now; a later event makes it ready again.
     Idle,
-    /// The pacer lets it send at this time.
+    /// The pacer lets the context send at this time.
     Paced(Time),
-    /// Others at the address have waited for the pacer before.
+    /// Other contexts of the address have waited longer for the pacer.
     Behind,
     /// There are no credits before this time.
     Uncredited(Time),
-    /// The inflight cap (or credits) must open first.
+    /// The context waits for room under the inflight cap, or for credits.
     Blocked,
 }
 
-/// What leaves next within a burst.
+/// The next packet of a burst.
 enum Next {
     Psn(Psn),
-    /// Something, but not on this burst's path.
+    /// There is a packet to send, but not on this burst's path.
     OtherPath,
-    /// Nothing can be cut: no work, window full, or the peer's credits are used up.
+    /// Nothing can be sent: no requests, the window is full, or the peer's limits are reached.
     Nothing,
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// The peer's turn: at most one burst.
+    /// The context's turn: sends at most one burst.
     pub(crate) fn turn(&mut self, out: &mut Out<'_, impl TxSink>) {
         let turn = self.burst(out);
         match turn {
@@ -48,7 +48,7 @@ impl<O: Observer> Lane<'_, O> {
             Turn::Behind => return self.wait_for_pacer(None),
             Turn::More | Turn::Idle | Turn::Uncredited(_) | Turn::Blocked => {}
         }
-        // It has had its turn, if it was called.
+        // If the context was called by the pacer, it has had its turn.
         if self.way.waits.paced_first() == Some(self.ci) {
             self.shared.pace_leave(self.way, self.ci);
         }
@@ -130,8 +130,9 @@ impl<O: Observer> Lane<'_, O> {
         if self.win.has_to_send() { Turn::More } else { Turn::Idle }
     }
 
-    /// One unreliable datagram leaves: paced with the rest. It is not counted in flight, but waits
-    /// with the others while there is no room: past the cap nothing would pace it.
+    /// Sends one unreliable datagram. It is paced like other packets. It does not count as in
+    /// flight, but waits while the inflight cap is reached, because above the cap nothing would
+    /// limit datagrams.
     fn datagram_turn(&mut self, wi: WrHandle, out: &mut Out<'_, impl TxSink>) -> Turn {
         debug_assert_eq!(self.objects.wrs.get(wi).cut, 0, "a datagram leaves in one");
         let wr = &self.objects.wrs.get(wi).wr;
@@ -158,12 +159,12 @@ impl<O: Observer> Lane<'_, O> {
         Turn::More
     }
 
-    /// The next PSN to leave on `path`: lost ones first, then what can be cut newly.
+    /// The next PSN to send on `path`: retransmissions first, then new segments.
     #[inline(always)]
     fn psn_next(&mut self, path: u8, first: bool) -> Next {
         if let Some(p) = self.win.board.lost_front() {
-            // The path was chosen for the first of the burst; a packet lost on this very path
-            // waits.
+            // The path was chosen for the first packet of the burst; a packet that was lost on this
+            // path waits.
             if !first && self.win.board.get(p).path == path {
                 return Next::OtherPath;
             }
@@ -175,7 +176,7 @@ impl<O: Observer> Lane<'_, O> {
         self.cut_next().map_or(Next::Nothing, Next::Psn)
     }
 
-    /// Parks the context until an acknowledgment frees inflight of its address.
+    /// Parks the context until an acknowledgment makes room in flight at its address.
     fn wait_for_inflight(&mut self) {
         if self.shared.out.park(self.ci) {
             debug_assert!(self.way.active > 0, "who sends is active");
@@ -183,8 +184,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Puts the context at the end of those that wait for the pacer of its address, unless it is
-    /// among them. `at`: it is the first of them, and called then.
+    /// Puts the context at the end of the queue for the pacer of its address, unless it is already
+    /// in it. `at`: the context is the first in the queue, and is called at this time.
     fn wait_for_pacer(&mut self, at: Option<Time>) {
         if self.shared.out.pace_begin(self.ci) {
             self.way.waits.pace_join(self.ci);
