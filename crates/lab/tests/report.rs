@@ -1,8 +1,6 @@
 //! Files of a report: the page is self-contained, its plots have the right data, and the tables
 //! keep every digit.
 
-mod common;
-
 use serde_json::Value;
 use srd_lab::{RunResult, csv, jobs_of, json, page, run_all, series_csv, summary_csv};
 use std::path::Path;

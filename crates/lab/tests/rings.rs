@@ -1,8 +1,6 @@
 //! Hosts that are slower than their link, with transports that do not know it.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_fabric::DropReason;
 use srd_lab::spec::SpecFile;
 use srd_lab::{RunResult, jobs_of, run, run_all};

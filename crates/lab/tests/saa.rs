@@ -1,8 +1,6 @@
 //! Communication phases with packets agree with the theory.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::spec::SpecFile;
 use srd_lab::{Detail, RunResult, SaaOutcome, jobs_of, run, run_all};
 use std::path::Path;

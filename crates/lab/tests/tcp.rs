@@ -1,8 +1,6 @@
 //! TCP in the lab: the workloads, rounds, series and faults of SRD.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::{Detail, run};
 use std::path::Path;
 
