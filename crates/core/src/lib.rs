@@ -69,6 +69,7 @@ pub use ids::Ctx as ContextId;
 pub use objects::qp::{QpAttr, QpInit, QpModify, QpState};
 pub use path::{HOST_SENDERS_MAX, HostNote, HostView};
 pub use peer::ContextState;
+pub use psn::{Psn, TxNum};
 pub use random::Randomness;
 pub use rng::Rng;
 pub use srd_wire as wire;

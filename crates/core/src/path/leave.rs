@@ -5,6 +5,7 @@ use super::active::ActivePaths;
 use super::{Awake, choose};
 use crate::config::PathPolicy;
 use crate::guards::Guard;
+use crate::ids::Ctx;
 use crate::rate::RateControl;
 use crate::rng::Rng;
 use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
@@ -12,7 +13,7 @@ use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
 impl Awake<'_> {
     /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
     /// path that lost the packet; it is not taken while there is another (except by plain ECMP).
-    pub(crate) fn path_choose(&mut self, flow: u32, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+    pub(crate) fn path_choose(&mut self, flow: Ctx, avoid: Option<u8>, rng: &mut Rng) -> u8 {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
         let alone = active.is_resting(p, now);

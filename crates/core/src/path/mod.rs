@@ -35,6 +35,7 @@ pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
 use crate::config::{LossConfig, PathConfig, RateConfig};
 use crate::guards::Guards;
+use crate::ids::Ctx;
 use crate::params::Params;
 use crate::random::Random;
 use crate::rate::credit::Credit;
@@ -241,7 +242,7 @@ impl PathContext {
     }
 
     /// The peer of context `ctx` signals whether its host has fallen behind.
-    pub(crate) fn on_host_signal(&mut self, now: Time, ctx: u32, above: bool) {
+    pub(crate) fn on_host_signal(&mut self, now: Time, ctx: Ctx, above: bool) {
         // Fast path: the host is not behind, and was not before.
         if !above && self.active.as_ref().is_none_or(|a| a.host.is_quiet()) {
             return;

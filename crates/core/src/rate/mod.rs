@@ -11,7 +11,7 @@ pub(crate) mod pacing;
 pub(crate) mod round;
 mod srd;
 
-pub use grant::Granter;
+pub use grant::{Grant, Granter};
 pub(crate) use round::{Round, RoundMeter};
 
 use crate::config;
