@@ -1,11 +1,20 @@
 //! Packet sequence numbers and transmission numbers: types with wrapping arithmetic, so that
 //! neither is mixed up with the other or with a count.
 
+use core::fmt;
+
 /// Packet sequence number of one direction of a context: 32 bits that wrap, compared within half of
 /// the number space (serial number arithmetic). It implements no `Ord`: which of two comes first
 /// depends on the part of the number space in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Psn(pub u32);
+
+/// As a bare number: traces name the field.
+impl fmt::Debug for Psn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
 
 impl Psn {
     /// The PSN `n` after it.
@@ -66,12 +75,19 @@ pub(crate) struct PsnRange {
 
 /// Transmission number, unique to each packet of a context, retransmissions included: 64 bits, of
 /// which packets and echoes carry the lower 32 ([`Self::low`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct TxNum(pub u64);
 
 /// The lower 32 bits of a transmission number, which packets and echoes carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TxLow(pub u32);
+
+/// As a bare number: traces name the field.
+impl fmt::Debug for TxNum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
 
 impl TxNum {
     /// The number after it.

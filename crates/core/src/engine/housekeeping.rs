@@ -7,7 +7,6 @@ use crate::limits::REARMS_MAX;
 use crate::outbox::ProbeOut;
 use crate::path::PathContext;
 use crate::peer::{Context, ContextState, Window};
-use crate::rate::Grant;
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
 use crate::tx::Silence;
@@ -208,10 +207,10 @@ impl<O: Observer> Engine<O> {
         if !self.shared.cfg.rate.credits {
             return;
         }
-        while let Some(Grant { ctx, bytes }) = self.shared.rx.granter.poll(now) {
-            let Some(mut lane) = self.lane_find(now, ctx) else { continue };
-            debug_assert!(bytes > 0 && lane.granting(), "who asked is granted something");
-            lane.peer.reports.grant(bytes);
+        while let Some(grant) = self.shared.rx.granter.poll(now) {
+            let Some(mut lane) = self.lane_find(now, grant.ctx) else { continue };
+            debug_assert!(grant.bytes > 0 && lane.granting(), "who asked is granted something");
+            lane.peer.reports.grant(grant.bytes);
             lane.win.ack.hasten(now, Span::ZERO);
             lane.ack_schedule();
         }

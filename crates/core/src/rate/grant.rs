@@ -12,9 +12,9 @@ use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 /// Marks the end of the ring, and a peer that is not in it.
 const NONE: u32 = u32::MAX;
 
-/// A peer that may get grants.
+/// What one peer wants and was granted.
 #[derive(Clone, Copy, Debug)]
-struct Peer {
+struct Demand {
     /// Bytes that the peer last said it still has to send.
     wanted: u32,
     /// Bytes granted that have not arrived yet.
@@ -25,7 +25,7 @@ struct Peer {
     next: u32,
 }
 
-impl Peer {
+impl Demand {
     const NEW: Self = Self { wanted: 0, ahead: 0, heard: 0, next: NONE };
 }
 
@@ -43,7 +43,7 @@ pub struct Grant {
 /// There is one granter per engine; peers are numbered by reliability context.
 #[derive(Debug)]
 pub struct Granter {
-    peers: Vec<Peer>,
+    peers: Vec<Demand>,
     /// Last peer of the circular ring of peers that wait for a grant; `NONE` = empty.
     tail: u32,
     next: Time,
@@ -130,7 +130,7 @@ impl Granter {
             if packets_max == 0 {
                 return;
             }
-            self.peers.resize(i + 1, Peer::NEW);
+            self.peers.resize(i + 1, Demand::NEW);
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
@@ -152,7 +152,7 @@ impl Granter {
         }
     }
 
-    /// Appends a peer to the ring. Links of the ring are bare numbers of contexts, because one number
+    /// Appends a peer to the ring. Its links are bare numbers of contexts, because one of them
     /// stands for none.
     fn insert(&mut self, peer: u32) {
         let head = if self.tail == NONE { peer } else { self.peers[self.tail as usize].next };
@@ -181,7 +181,7 @@ impl Granter {
         let Some(peer) = self.peers.get_mut(ctx.index()) else { return };
         self.wanting -= u32::from(peer.wanted > 0);
         // The peer leaves the ring at its turn.
-        *peer = Peer { next: peer.next, ..Peer::NEW };
+        *peer = Demand { next: peer.next, ..Demand::NEW };
     }
 
     /// When [`Self::poll`] is to be called next; [`Time::NEVER`] while no peer waits for a grant.
