@@ -149,6 +149,14 @@ enum srd_event_type {
     // carries only smaller ones, or larger ones again. RDMA requests go on with packets of that
     // size; longer messages end with status 6.
     SRD_EVENT_TYPE_PATH_MTU = 11,
+    // The peer answered that the two sides do not agree on sealing; `error` is its code (5: it
+    // accepts sealed contexts only, 6: it has no key file, 7: the keys differ). Anybody can send
+    // such an answer.
+    SRD_EVENT_TYPE_SEAL_REFUSED = 12,
+    // This device refused a peer for that reason; `error` is the code that the peer was told.
+    SRD_EVENT_TYPE_SEAL_DENIED = 13,
+    // The key file has changed and cannot be used; the keys of its last good version stay.
+    SRD_EVENT_TYPE_KEY_FILE_REFUSED = 14,
 };
 
 // Bits of srd_wc.flags.
@@ -316,7 +324,7 @@ struct srd_event {
     uint8_t path;
     // Path MTU: bytes of payload of one packet to the address at most.
     uint16_t payload_max;
-    // Datapath error: the errno.
+    // Datapath error: the errno. Seal refused or denied: the code.
     int32_t error;
 };
 

@@ -136,6 +136,14 @@ pub enum srd_event_type {
     /// carries only smaller ones, or larger ones again. RDMA requests go on with packets of that
     /// size; longer messages end with status 6.
     PathMtu = 11,
+    /// The peer answered that the two sides do not agree on sealing; `error` is its code (5: it
+    /// accepts sealed contexts only, 6: it has no key file, 7: the keys differ). Anybody can send
+    /// such an answer.
+    SealRefused = 12,
+    /// This device refused a peer for that reason; `error` is the code that the peer was told.
+    SealDenied = 13,
+    /// The key file has changed and cannot be used; the keys of its last good version stay.
+    KeyFileRefused = 14,
 }
 
 /// An asynchronous event.
@@ -153,7 +161,7 @@ pub struct srd_event {
     pub path: u8,
     /// Path MTU: bytes of payload of one packet to the address at most.
     pub payload_max: u16,
-    /// Datapath error: the errno.
+    /// Datapath error: the errno. Seal refused or denied: the code.
     pub error: i32,
 }
 
@@ -456,6 +464,15 @@ fn event_to_c(e: &AsyncEvent) -> srd_event {
         AsyncEvent::PeerUnreachable(p) => peer(srd_event_type::PeerUnreachable, p),
         AsyncEvent::PeerReset(p) => peer(srd_event_type::PeerReset, p),
         AsyncEvent::PeerIsSelf(p) => peer(srd_event_type::PeerIsSelf, p),
+        AsyncEvent::SealRefused { peer: p, code } => {
+            srd_event { error: *code as i32, ..peer(srd_event_type::SealRefused, p) }
+        }
+        AsyncEvent::SealDenied { peer: p, code } => {
+            srd_event { error: *code as i32, ..peer(srd_event_type::SealDenied, p) }
+        }
+        AsyncEvent::KeyFileRefused => {
+            srd_event { event_type: srd_event_type::KeyFileRefused as u32, ..none }
+        }
         AsyncEvent::PathChanged { ip, path, retired } => {
             let kind =
                 if *retired { srd_event_type::PathRetired } else { srd_event_type::PathReturned };

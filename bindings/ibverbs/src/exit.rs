@@ -31,6 +31,8 @@ struct Totals {
     retransmitted: u64,
     paths: u32,
     peers: u64,
+    /// Devices that need not have sealed what they sent.
+    unsealed: u64,
 }
 
 static TOTALS: Mutex<Totals> = Mutex::new(Totals {
@@ -41,6 +43,7 @@ static TOTALS: Mutex<Totals> = Mutex::new(Totals {
     retransmitted: 0,
     paths: 0,
     peers: 0,
+    unsealed: 0,
 });
 /// The process that opened a device last; a forked child has nothing to report.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -66,6 +69,10 @@ pub(crate) fn account(device: &Device) {
     totals.retransmitted += engine.retrans_pkts;
     totals.paths = totals.paths.max(counters.paths_used);
     totals.peers += engine.contexts_opened;
+    let requires = |status: srd::SealStatus| status.policy == srd::seal::Policy::Require;
+    if !device.seal().is_ok_and(|status| status.is_some_and(requires)) {
+        totals.unsealed += 1;
+    }
 }
 
 /// Called by the loader at process exit, after the destructors of libraries that depend on this
@@ -127,8 +134,15 @@ fn leave(folder: &Path) -> std::io::Result<()> {
                     made?,
                     "{{\"program\":\"{program}\",\"pid\":{pid},\"messages\":{},\"bytes\":{},\
                      \"received\":{},\"packets\":{},\"retransmitted\":{},\"paths\":{},\
-                     \"peers\":{}}}",
-                    t.messages, t.bytes, t.received, t.packets, t.retransmitted, t.paths, t.peers
+                     \"peers\":{},\"sealed\":{}}}",
+                    t.messages,
+                    t.bytes,
+                    t.received,
+                    t.packets,
+                    t.retransmitted,
+                    t.paths,
+                    t.peers,
+                    t.unsealed == 0
                 );
             }
         }

@@ -30,7 +30,8 @@ impl Silent {
             AsyncEvent::PeerUnreachable(peer) => self.silent(*peer, port_base, seconds),
             AsyncEvent::PeerIsSelf(peer) => self.own(*peer),
             AsyncEvent::PathMtu { ip, payload_max } => self.narrow(*ip, *payload_max),
-            _ => None,
+            AsyncEvent::SealRefused { peer, .. } => self.seal(*peer, event),
+            event => event.seal_text(),
         };
         if let Some(text) = text {
             warn(&text);
@@ -47,6 +48,10 @@ impl Silent {
             return Err(Some("more peers cannot be reached; they are not listed".to_owned()));
         }
         Ok(())
+    }
+
+    fn seal(&self, peer: Endpoint, event: &AsyncEvent) -> Option<String> {
+        self.name(peer).map_or_else(|instead| instead, |()| event.seal_text())
     }
 
     fn own(&self, peer: Endpoint) -> Option<String> {

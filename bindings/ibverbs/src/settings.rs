@@ -29,6 +29,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
     ("SRD_SHARE", "0: share nothing with other processes of this host (default 1)"),
     ("SRD_INTEGRITY", "on or off: whether data carries a checksum, CRC-32C (default on)"),
+    (
+        "SRD_KEY_FILE",
+        "file with the keys of the cluster: packets are sealed (`srd key new` makes one)",
+    ),
+    ("SRD_SEAL", "never, prefer or require (default: require with a key file, never without)"),
     ("SRD_PORT_BASE", "first of the engines' 256 UDP ports; must be the same on all hosts"),
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
     ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),

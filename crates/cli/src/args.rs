@@ -7,6 +7,7 @@ use crate::{
         doctor::DoctorArgs,
         run::{EnvArgs, RunArgs},
     },
+    key::KeyCommand,
     paths::PathsArgs,
     perf::PerfArgs,
     serve::ServeArgs,
@@ -49,6 +50,9 @@ pub enum Command {
     Env(EnvArgs),
     /// Check this host and the network path to a server, and print how to fix each problem
     Doctor(DoctorArgs),
+    /// Make, show and change the key file with which hosts encrypt and authenticate packets
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Run experiments in a simulated data center of 2 to 8,192 hosts: SRD's engine beside TCP
     #[command(subcommand)]
     Lab(srd_lab::cli::Command),

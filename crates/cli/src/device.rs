@@ -49,6 +49,28 @@ pub enum RatePolicy {
     Fixed,
 }
 
+/// Which contexts are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SealPolicy {
+    /// None: the key file is not used
+    Never,
+    /// Those whose other side has a key file; who can change packets can prevent the seal
+    Prefer,
+    /// All; who has no key is refused
+    Require,
+}
+
+impl SealPolicy {
+    /// Its name in SRD_SEAL.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+        }
+    }
+}
+
 /// Options of the device.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
@@ -89,6 +111,13 @@ pub struct DeviceArgs {
     /// known not to damage data
     #[arg(long)]
     pub unchecked: bool,
+    /// File with the secret keys of the cluster: all packets are encrypted and authenticated, and
+    /// peers need the same file. `srd key new FILE` makes one [default: SRD_KEY_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Access and limits")]
+    pub key: Option<PathBuf>,
+    /// Which contexts are sealed [default: SRD_SEAL, or require with a key file, never without]
+    #[arg(long, value_name = "POLICY", value_enum, help_heading = "Access and limits")]
+    pub seal: Option<SealPolicy>,
     /// File with a secret shared by server and clients. A server with a token refuses clients
     /// without it, and a client with a token refuses servers without it
     #[arg(long, value_name = "FILE", help_heading = "Access and limits")]
@@ -225,11 +254,29 @@ impl DeviceArgs {
             Some(PathPolicy::Ecmp) => srd::PathPolicy::Ecmp,
             Some(PathPolicy::RttP2c) => srd::PathPolicy::RttP2c,
         };
+        if let Some(file) = &self.key {
+            config.key_file = Some(file.clone());
+        }
+        if let Some(policy) = self.seal {
+            config.seal = Some(policy.name().to_owned());
+        }
+        config.watch = Some(Box::new(|event| {
+            if let Some(text) = event.seal_text() {
+                output::note(&format!("srd: {text}"));
+            }
+        }));
         self.rate_set(&mut config)?;
         let faults = self.wrap_set(&mut config)?;
         let device = Device::open(config)?;
         for warning in device.warnings() {
             output::note(&format!("srd: warning: {warning}"));
+        }
+        if let Ok(Some(status)) = device.seal() {
+            let what = match status.policy {
+                srd::seal::Policy::Require => "all packets are sealed",
+                _ => "packets are sealed where the other side has a key file",
+            };
+            output::note(&format!("srd: {what}"));
         }
         Ok(OpenDevice { device, faults: faults.and_then(|from| from.try_recv().ok()) })
     }

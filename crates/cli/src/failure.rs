@@ -77,7 +77,10 @@ impl From<srd::Error> for Failure {
 
 impl From<srd::DeviceError> for Failure {
     fn from(e: srd::DeviceError) -> Self {
-        Self::new(e.to_string())
+        match e {
+            srd::DeviceError::Key(_) | srd::DeviceError::Seal(_) => Self::usage(e.to_string()),
+            _ => Self::new(e.to_string()),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod dropin;
 mod failure;
 mod files;
 mod host;
+mod key;
 mod lab;
 mod output;
 mod paths;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Run(args) => dropin::run::run(&args, &stop),
         Command::Env(args) => dropin::run::print_env(&args),
         Command::Doctor(args) => dropin::doctor::run(&args, &stop),
+        Command::Key(command) => key::run(&command),
         Command::Net(_) | Command::Lab(_) => Ok(()),
     });
     exit_code_of(done)

@@ -3,7 +3,7 @@
 
 use crate::time::Span;
 use core::net::IpAddr;
-pub use srd_wire::{Packet, Verdict};
+pub use srd_wire::{CloseCode, Packet, Verdict};
 
 /// The address and UDP port (`port_base + slot`) at which an engine receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -219,6 +219,10 @@ pub enum AsyncEvent {
     /// it was meant for another process, that process has ended, and this engine has taken its
     /// slot.
     PeerIsSelf(Endpoint),
+    /// The peer answered that the two sides do not agree on sealing, for the reason given. The word
+    /// of such an answer is not authenticated, so the context is still tried until its time is
+    /// over.
+    SealRefused(Endpoint, CloseCode),
     /// A path to the address was retired (true) or returned to use (false).
     PathChanged(IpAddr, u8, bool),
     /// The path MTU to the address changed: a packet carries at most this many bytes of payload

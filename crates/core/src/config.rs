@@ -206,6 +206,11 @@ pub struct EngineConfig {
     pub reuse_delay: Span,
     /// Which packets carry a checksum.
     pub integrity: Integrity,
+    /// The driver can seal packets: it encrypts and authenticates what leaves, opens what arrives,
+    /// and marks what it has opened with [`Flags::SEALED`](crate::wire::Flags::SEALED). The packets
+    /// that open and close contexts then take transmission numbers, because each sealed packet
+    /// needs its own.
+    pub seals: bool,
     /// Whether RDMA reads are served.
     pub rdma_read: bool,
     /// Whether RDMA writes are served.
@@ -261,6 +266,7 @@ impl EngineConfig {
             idle_after: Span::from_ms(500),
             reuse_delay: Span::from_secs(1),
             integrity: Integrity::On,
+            seals: false,
             rdma_read: true,
             rdma_write: true,
             rdma_needs_ah: true,

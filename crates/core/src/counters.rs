@@ -111,11 +111,13 @@ pub enum DropReason {
     KeyGuessing,
     /// The packet carries no checksum, where each packet must.
     Unchecked,
+    /// The packet of a sealed context is not sealed.
+    Unsealed,
 }
 
 impl DropReason {
     /// Number of reasons.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
     /// All reasons, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownTag,
@@ -131,5 +133,6 @@ impl DropReason {
         Self::TooLong,
         Self::KeyGuessing,
         Self::Unchecked,
+        Self::Unsealed,
     ];
 }

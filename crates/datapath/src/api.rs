@@ -271,7 +271,7 @@ impl fmt::Display for TooLong {
 impl Error for TooLong {}
 
 /// One received datagram. Merged ones (GRO) have been split again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct RxDatagram<'a> {
     /// Source address and port; the port identifies the sender's path.
     pub src: SocketAddr,
@@ -284,8 +284,8 @@ pub struct RxDatagram<'a> {
     /// Nanoseconds that it waited in the socket, by the kernel's arrival stamp; 0 if unknown. Used
     /// to exclude the host's delay from the network's.
     pub waited_ns: u64,
-    /// The datagram.
-    pub bytes: &'a [u8],
+    /// The datagram, in the receive buffer. Its receiver may change it in place (decrypt it).
+    pub bytes: &'a mut [u8],
 }
 
 /// Bytes that wait in a receive queue, and its capacity.

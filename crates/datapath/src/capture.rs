@@ -174,7 +174,7 @@ impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
         inner.rx(&mut |datagram| {
             let unix_ns = clock::now_ns() + *unix_offset_ns;
             let ecn = if datagram.ce { ECN_CE } else { ECN_ECT0 };
-            let (way, src, payload) = (Way::In, datagram.src, datagram.bytes);
+            let (way, src, payload) = (Way::In, datagram.src, &*datagram.bytes);
             write(trace, error, &Record { unix_ns, way, src, dst, ecn, payload });
             sink(datagram);
         })

@@ -246,8 +246,8 @@ struct HeldRx {
 }
 
 impl HeldRx {
-    fn datagram(&self) -> RxDatagram<'_> {
-        let (src, ce, rxq_drops, bytes) = (self.src, self.ce, self.rxq_drops, &self.bytes[..]);
+    fn datagram(&mut self) -> RxDatagram<'_> {
+        let (src, ce, rxq_drops, bytes) = (self.src, self.ce, self.rxq_drops, &mut self.bytes[..]);
         RxDatagram { src, ce, rxq_drops, behind: 0, waited_ns: 0, bytes }
     }
 }
@@ -465,7 +465,7 @@ impl<D: Datapath> Datapath for Fault<D> {
             given += 1;
             sink(RxDatagram { ce, bytes: scratch, ..datagram });
         })?;
-        while let Some(held) = rx_held.due() {
+        while let Some(mut held) = rx_held.due() {
             given += 1;
             sink(held.datagram());
         }

@@ -11,13 +11,13 @@
 //!
 //! `docs/sealing.md` has the formats and the reasons.
 
+use crate::Refusal;
 use crate::key_ring::Key;
 use crate::key_ring::KeyRing;
 use crate::noise::{Ephemeral, MESSAGE_OVERHEAD_BYTES, Opening, Received, SHARE_BYTES, Split};
 use crate::packet::{Limits, NUMBER_END, Receiver, Sender, Session};
 use crate::secret::{MAC_BYTES, Secret};
 use crate::suite::{SUITES_BYTES, Suite, Suites};
-use crate::{Cookies, Refusal};
 use core::net::IpAddr;
 use srd_wire::{Flags, HEADER_BYTES, PacketType, VERSION};
 
@@ -36,10 +36,10 @@ pub const SEALED_CHALLENGE: u8 = 11;
 const TAG_AT: usize = HEADER_BYTES;
 const KEY_ID_AT: usize = TAG_AT + 4;
 const OPEN_MESSAGE_AT: usize = KEY_ID_AT + 4;
-const OPEN_MAC_AT: usize = OPEN_MESSAGE_AT + MESSAGE_BYTES;
-const COOKIE_AT: usize = OPEN_MAC_AT + MAC_BYTES;
+const COOKIE_AT: usize = OPEN_MESSAGE_AT + MESSAGE_BYTES;
+const OPEN_MAC_AT: usize = COOKIE_AT + 8;
 /// Bytes of a SealedOpen without padding.
-pub const SEALED_OPEN_BYTES: usize = COOKIE_AT + 8;
+pub const SEALED_OPEN_BYTES: usize = OPEN_MAC_AT + MAC_BYTES;
 
 const ACK_MESSAGE_AT: usize = HEADER_BYTES;
 const ACK_MAC_AT: usize = ACK_MESSAGE_AT + MESSAGE_BYTES;
@@ -55,9 +55,16 @@ pub const SEALED_CHALLENGE_BYTES: usize = CHALLENGE_MAC_AT + MAC_BYTES;
 const _: () = assert!(SEALED_OPEN_ACK_BYTES <= SEALED_OPEN_BYTES);
 const _: () = assert!(SEALED_CHALLENGE_BYTES <= SEALED_OPEN_BYTES);
 
+/// The tag that the sender of a SealedOpen wants in packets to it, if the bytes have the shape of
+/// one. For an engine without keys, which refuses it with a reason.
+pub fn sealed_open_tag(packet: &[u8]) -> Option<u32> {
+    shape_check(packet, SEALED_OPEN, SEALED_OPEN_BYTES).ok()?;
+    Some(u32_at(packet, TAG_AT)).filter(|&tag| tag != 0)
+}
+
 const DST_TAG_AT: usize = 4;
 /// First byte of the three types; the flags of all are `SEALED` alone.
-const fn first_byte(kind: u8) -> u8 {
+pub(crate) const fn first_byte(kind: u8) -> u8 {
     VERSION << 5 | kind
 }
 
@@ -82,10 +89,10 @@ pub struct Ends {
 const DOMAIN: &[u8; 10] = b"srd seal 1";
 const END_BYTES: usize = 16 + 2;
 const PROLOGUE_BYTES: usize = DOMAIN.len() + 1 + 2 * END_BYTES + 4 + 4;
-type Prologue = [u8; PROLOGUE_BYTES];
+pub(crate) type Prologue = [u8; PROLOGUE_BYTES];
 
 /// What both ends must agree on without saying it, and what travels readable.
-fn prologue(ends: &Ends, limits: &Limits, key_id: u32, tag: u32) -> Prologue {
+pub(crate) fn prologue(ends: &Ends, limits: &Limits, key_id: u32, tag: u32) -> Prologue {
     let mut bytes = [0; PROLOGUE_BYTES];
     let mut room = &mut bytes[..];
     let mut put = |field: &[u8]| {
@@ -110,7 +117,7 @@ fn prologue(ends: &Ends, limits: &Limits, key_id: u32, tag: u32) -> Prologue {
 
 /// Fills `out` with the header of a handshake packet, whose type, flags and tag are set here, and
 /// zeros.
-fn begin(out: &mut [u8], header: &[u8; HEADER_BYTES], kind: u8, dst_tag: u32) {
+pub(crate) fn begin(out: &mut [u8], header: &[u8; HEADER_BYTES], kind: u8, dst_tag: u32) {
     out.fill(0);
     out[..HEADER_BYTES].copy_from_slice(header);
     out[0] = first_byte(kind);
@@ -160,11 +167,11 @@ fn shape_check(packet: &[u8], kind: u8, bytes_min: usize) -> Result<(), Refusal>
     Ok(())
 }
 
-fn u32_at(packet: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(packet: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(*packet[at..].first_chunk().expect("the length was checked"))
 }
 
-fn u64_at(packet: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(packet: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(*packet[at..].first_chunk().expect("the length was checked"))
 }
 
@@ -292,6 +299,16 @@ impl Initiator {
         })
     }
 
+    /// Number of the key that this handshake uses.
+    pub const fn key_id(&self) -> u32 {
+        self.key_id
+    }
+
+    /// The cookie that the next [`Self::write`] carries; 0: none.
+    pub const fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
     /// The public share, which names this handshake.
     pub fn share(&self) -> &[u8; SHARE_BYTES] {
         self.message.first_chunk().expect("a message starts with its share")
@@ -311,10 +328,10 @@ impl Initiator {
         begin(out, header, SEALED_OPEN, 0);
         out[TAG_AT..KEY_ID_AT].copy_from_slice(&self.tag.to_be_bytes());
         out[KEY_ID_AT..OPEN_MESSAGE_AT].copy_from_slice(&self.key_id.to_be_bytes());
-        out[OPEN_MESSAGE_AT..OPEN_MAC_AT].copy_from_slice(&self.message);
+        out[OPEN_MESSAGE_AT..COOKIE_AT].copy_from_slice(&self.message);
+        out[COOKIE_AT..OPEN_MAC_AT].copy_from_slice(&self.cookie.to_be_bytes());
         let mac = packet_mac(&self.mac_key, &self.prologue, &[], out, OPEN_MAC_AT);
-        out[OPEN_MAC_AT..COOKIE_AT].copy_from_slice(&mac);
-        out[COOKIE_AT..SEALED_OPEN_BYTES].copy_from_slice(&self.cookie.to_be_bytes());
+        out[OPEN_MAC_AT..SEALED_OPEN_BYTES].copy_from_slice(&mac);
         Ok(())
     }
 
@@ -424,42 +441,13 @@ impl<'a> Greeting<'a> {
         u64_at(self.packet, COOKIE_AT)
     }
 
-    pub(crate) fn prologue(&self) -> &[u8] {
-        &self.prologue
-    }
-
-    /// Writes the SealedChallenge that asks for this cookie. Its keyed hash is bound to the share,
-    /// so a copy of it disturbs no other handshake.
-    ///
-    /// # Errors
-    /// [`Refusal::Truncated`] if `out` is not [`SEALED_CHALLENGE_BYTES`] long.
-    pub fn challenge_write(
-        &self,
-        cookies: &Cookies,
-        period: u64,
-        header: &[u8; HEADER_BYTES],
-        out: &mut [u8],
-    ) -> Result<(), Refusal> {
-        if out.len() != SEALED_CHALLENGE_BYTES {
-            return Err(Refusal::Truncated);
-        }
-        begin(out, header, SEALED_CHALLENGE, self.tag());
-        out[HEADER_BYTES..CHALLENGE_COOKIE_AT].copy_from_slice(&self.tag().to_be_bytes());
-        let cookie = cookies.make(period, self).to_be_bytes();
-        out[CHALLENGE_COOKIE_AT..CHALLENGE_MAC_AT].copy_from_slice(&cookie);
-        let key = self.key.mac_key();
-        let mac = packet_mac(key, &self.prologue, self.share(), out, CHALLENGE_MAC_AT);
-        out[CHALLENGE_MAC_AT..].copy_from_slice(&mac);
-        Ok(())
-    }
-
     /// Opens the initiator's parameters.
     ///
     /// # Errors
     /// [`Refusal::Seal`] if they were not sealed with the key; a holder of it made the packet.
     pub fn propose(&self) -> Result<Proposal, Refusal> {
         let mut payload = [0; PAYLOAD_BYTES];
-        let message = &self.packet[OPEN_MESSAGE_AT..OPEN_MAC_AT];
+        let message = &self.packet[OPEN_MESSAGE_AT..COOKIE_AT];
         let received = Received::new(self.key.psk(), &self.prologue, message, &mut payload)?;
         let (offered, params) = payload_split(&payload);
         Ok(Proposal {
@@ -471,6 +459,7 @@ impl<'a> Greeting<'a> {
             prologue: self.prologue,
             limits: self.limits,
             mac_key: self.key.mac_key().duplicate(),
+            key_id: self.key.id(),
         })
     }
 }
@@ -486,12 +475,46 @@ pub struct Proposal {
     prologue: Prologue,
     limits: Limits,
     mac_key: Secret,
+    key_id: u32,
 }
 
 impl Proposal {
     /// The initiator's parameters.
     pub const fn params(&self) -> &[u8; PARAMS_BYTES] {
         &self.params
+    }
+
+    /// The tag that the initiator wants in packets to it.
+    pub const fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    /// Number of the key that the initiator uses.
+    pub const fn key_id(&self) -> u32 {
+        self.key_id
+    }
+
+    /// Writes the SealedChallenge that asks for this cookie. Its keyed hash is bound to the share,
+    /// so a copy of it disturbs no other handshake. The next SealedOpen of the initiator carries
+    /// the cookie under its own keyed hash: nobody else can put the cookie into a copied one.
+    ///
+    /// # Errors
+    /// [`Refusal::Truncated`] if `out` is not [`SEALED_CHALLENGE_BYTES`] long.
+    pub fn challenge_write(
+        &self,
+        cookie: u64,
+        header: &[u8; HEADER_BYTES],
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        if out.len() != SEALED_CHALLENGE_BYTES {
+            return Err(Refusal::Truncated);
+        }
+        begin(out, header, SEALED_CHALLENGE, self.tag);
+        out[HEADER_BYTES..CHALLENGE_COOKIE_AT].copy_from_slice(&self.tag.to_be_bytes());
+        out[CHALLENGE_COOKIE_AT..CHALLENGE_MAC_AT].copy_from_slice(&cookie.to_be_bytes());
+        let mac = packet_mac(&self.mac_key, &self.prologue, &self.share, out, CHALLENGE_MAC_AT);
+        out[CHALLENGE_MAC_AT..].copy_from_slice(&mac);
+        Ok(())
     }
 
     /// Accepts: computes the keys and the answer. This is the one place at which a peer's packet

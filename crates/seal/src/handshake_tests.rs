@@ -36,7 +36,7 @@ fn begun(suite: Suite) -> (Initiator, [u8; SEALED_OPEN_BYTES]) {
 fn ack_with(open: &[u8], choice: [u8; SUITES_BYTES]) -> [u8; SEALED_OPEN_ACK_BYTES] {
     let key = key();
     let prologue = prologue(&ends(), &Limits::default(), 5, 9);
-    let message = &open[OPEN_MESSAGE_AT..OPEN_MAC_AT];
+    let message = &open[OPEN_MESSAGE_AT..COOKIE_AT];
     let received = Received::new(key.psk(), &prologue, message, &mut [0; PAYLOAD_BYTES]);
     let offer = Offer { suites: Suites::default(), params: &PARAMS };
     let mut answer = [0; MESSAGE_BYTES];
@@ -97,7 +97,7 @@ fn a_seal_of_another_key_under_a_right_hash_is_refused() {
     open[OPEN_MESSAGE_AT + 40] ^= 1;
     let prologue = prologue(&ends(), &Limits::default(), 5, 9);
     let mac = packet_mac(key().mac_key(), &prologue, &[], &open, OPEN_MAC_AT);
-    open[OPEN_MAC_AT..COOKIE_AT].copy_from_slice(&mac);
+    open[OPEN_MAC_AT..OPEN_MAC_AT + MAC_BYTES].copy_from_slice(&mac);
     let text = format!("5 01{}", "3c".repeat(31));
     let ring = KeyRing::parse(text.as_bytes()).expect("the same key");
     let greeting = Greeting::read(&open, &ends(), Limits::default(), &ring).expect("the hash fits");

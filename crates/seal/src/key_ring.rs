@@ -29,6 +29,11 @@ impl Key {
         self.id
     }
 
+    /// Four bytes by which people compare keys. They say nothing of the key.
+    pub fn fingerprint(&self) -> [u8; 4] {
+        *self.mac_key.mac(&[b"fingerprint"]).first_chunk().expect("a keyed hash has 16 bytes")
+    }
+
     pub(crate) const fn psk(&self) -> &Secret {
         &self.psk
     }

@@ -1,6 +1,6 @@
-//! Authenticated encryption for software SRD, complete in itself: [key file](KeyFile),
-//! [handshake](Initiator), [sealed packets](Session) and a [table of keys](KeySlots). The core and
-//! the device do not use it yet: **packets are not encrypted yet**.
+//! Authenticated encryption for software SRD: [key file](KeyFile), [handshake](Initiator),
+//! [sealed packets](Session), a [table of keys](KeySlots), and the [layer](SealLayer) that stands
+//! between an engine without keys and the network.
 //!
 //! `docs/sealing.md` describes the design, every byte, and who can do what. The crate does no input
 //! or output but for the key file, reads no clock, and takes every random byte of a handshake as an
@@ -21,29 +21,33 @@
 //! setting for tests, and needs more than twice the CPU.
 #![forbid(unsafe_code)]
 
-mod cookie;
 mod handshake;
 mod key_file;
 mod key_ring;
+mod layer;
 mod noise;
 mod packet;
+mod query;
 mod refusal;
 mod secret;
 mod slots;
 mod suite;
 
-pub use cookie::Cookies;
 pub use handshake::{
     Crossing, End, Ends, Greeting, HalfOpen, Initiator, Offer, PARAMS_BYTES, Proposal,
     SEALED_CHALLENGE, SEALED_CHALLENGE_BYTES, SEALED_OPEN, SEALED_OPEN_ACK, SEALED_OPEN_ACK_BYTES,
-    SEALED_OPEN_BYTES, SessionKeys, crossing,
+    SEALED_OPEN_BYTES, SessionKeys, crossing, sealed_open_tag,
 };
 pub use key_file::{KeyFile, KeyFileError, RingChange, Rotation, key_file_new, key_file_rotate};
 pub use key_ring::{Key, KeyRing, KeyRingError, KeyRingFault, RING_KEYS_MAX};
+pub use layer::{
+    Entropy, Incoming, LayerConfig, LayerCounters, Outgoing, Policy, Route, SealLayer,
+};
 pub use noise::Ephemeral;
 pub use packet::{
     Limits, NUMBER_END, OpenError, Opened, Receiver, SEALED_BYTES_MIN, SealError, Sender, Session,
 };
+pub use query::{CONTEXT_GONE, CONTEXT_QUERY, CONTEXT_QUERY_BYTES, Query};
 pub use refusal::Refusal;
 pub use secret::SECRET_BYTES;
 pub use slots::{KeySlots, SlotError, SlotId, SlotOpened};

@@ -6,7 +6,8 @@
 //! receiver answers one question: did the peer seal exactly these bytes? Whether a packet came
 //! before is the question of the core's replay window, which is asked afterwards.
 
-use crate::secret::Secret;
+use crate::refusal::Refusal;
+use crate::secret::{SECRET_BYTES, Secret};
 use crate::suite::{PacketKey, Suite};
 use core::fmt;
 use core::ops::Range;
@@ -175,6 +176,12 @@ impl Sender {
     pub(crate) fn new(suite: Suite, secret: Secret, start: u64, limits: Limits) -> Self {
         assert!(limits.valid() && start < NUMBER_END, "limits and numbers were checked before");
         Self { suite, limits, secret, key: None, epoch: 0, start, next: start }
+    }
+
+    /// The transmission number with the low half `low` that is the first not below all sealed
+    /// before.
+    pub const fn number_complete(&self, low: u32) -> u64 {
+        self.next.saturating_add(low.wrapping_sub(self.next as u32) as u64)
     }
 
     /// Seals `packet` in place. It holds the common header, what follows it, and 16 bytes of room
@@ -405,6 +412,29 @@ pub struct Session {
 }
 
 impl Session {
+    /// The session of an engine with itself: what it sends it receives, so both directions have one
+    /// secret and one count, from `start` on. Takes 32 random bytes; the caller's copy is erased.
+    ///
+    /// # Errors
+    /// [`Refusal::Numbers`] if `start` is 2^63 or more, [`Refusal::Limits`] if the limits are out
+    /// of their range.
+    pub fn with_itself(
+        suite: Suite,
+        limits: Limits,
+        random: &mut [u8; SECRET_BYTES],
+        start: u64,
+    ) -> Result<Self, Refusal> {
+        if !limits.valid() {
+            return Err(Refusal::Limits);
+        }
+        if start >= NUMBER_END {
+            return Err(Refusal::Numbers);
+        }
+        let secret = Secret::take(random);
+        let receiver = Receiver::new(suite, secret.duplicate(), start, limits);
+        Ok(Self { sender: Sender::new(suite, secret, start, limits), receiver })
+    }
+
     /// The cipher of both directions.
     pub const fn suite(&self) -> Suite {
         self.sender.suite

@@ -227,6 +227,11 @@ impl KeySlots {
     }
 }
 
+/// Bytes of an idle slot: a place in the table; the tag and the index in the map, which is at most
+/// 7/8 and at least 7/16 full, with one byte of control each.
+#[cfg(test)]
+pub(crate) const IDLE_BYTES: usize = size_of::<Slot>() + (size_of::<(u32, u32)>() + 1) * 16 / 7;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,9 +239,7 @@ mod tests {
     /// The figure of docs/sealing.md.
     #[test]
     fn an_idle_peer_is_small() {
-        // A place in the table; the tag and the index in the map, which is at most 7/8 and at least
-        // 7/16 full, with one byte of control each.
-        let bytes = size_of::<Slot>() + (size_of::<(u32, u32)>() + 1) * 16 / 7;
+        let bytes = IDLE_BYTES;
         let document = include_str!("../../../docs/sealing.md");
         assert!(document.contains(&format!("it then holds {bytes} bytes")), "{bytes} bytes");
         assert!(bytes <= 700);

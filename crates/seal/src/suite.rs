@@ -98,6 +98,11 @@ impl Suites {
         self.0
     }
 
+    /// The preferred suite.
+    pub fn first(self) -> Suite {
+        Suite::from_number(self.0[0]).expect("the list has one at least")
+    }
+
     /// Whether the list has `suite`.
     pub fn contains(self, suite: Suite) -> bool {
         self.0.contains(&(suite as u8))

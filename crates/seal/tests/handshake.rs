@@ -64,12 +64,11 @@ fn an_answer_gives_keys_once() {
 #[test]
 fn one_changed_bit_of_any_handshake_packet_is_refused() {
     let (ring, mut draw) = (ring(KEY_A), Draw(3));
-    let cookies = Cookies::take(&mut draw.bytes());
     let mut initiator = initiator(&ring, &ends(), 77, &mut draw);
     let open = open_packet(&initiator, SEALED_OPEN_BYTES + 9);
     let greeting = Greeting::read(&open, &ends(), LIMITS, &ring).unwrap();
     let mut challenge = [0; SEALED_CHALLENGE_BYTES];
-    greeting.challenge_write(&cookies, 5, &HEADER, &mut challenge).unwrap();
+    greeting.propose().unwrap().challenge_write(5, &HEADER, &mut challenge).unwrap();
     let half = answer(&open, &ends(), &ring, &mut draw).unwrap();
     let ack = ack_packet(&half, SEALED_OPEN_ACK_BYTES + 9);
 
@@ -77,12 +76,7 @@ fn one_changed_bit_of_any_handshake_packet_is_refused() {
         let mut damaged = open.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         let read = Greeting::read(&damaged, &ends(), LIMITS, &ring);
-        if (152..160).contains(&(bit / 8)) {
-            // The cookie proves itself.
-            assert!(!cookies.good(5, &read.expect("all but the cookie is right")));
-        } else {
-            assert!(read.is_err(), "bit {bit} of the SealedOpen");
-        }
+        assert!(read.is_err(), "bit {bit} of the SealedOpen");
     }
     for bit in 0..challenge.len() * 8 {
         let mut damaged = challenge;
@@ -239,40 +233,37 @@ fn keys_are_rotated_without_a_stop() {
 }
 
 #[test]
-fn a_cookie_is_good_for_one_handshake_for_two_periods() {
+fn a_cookie_returns_only_from_who_has_the_key() {
     let (ring, mut draw) = (ring(KEY_A), Draw(11));
-    let cookies = Cookies::take(&mut draw.bytes());
     let mut initiator = initiator(&ring, &ends(), 77, &mut draw);
     let mut other = common::initiator(&ring, &ends(), 77, &mut draw);
-    let challenge = |initiator: &Initiator, period| {
+    let challenge = |initiator: &Initiator, cookie| {
         let open = open_packet(initiator, SEALED_OPEN_BYTES);
         let greeting = Greeting::read(&open, &ends(), LIMITS, &ring).unwrap();
         let mut packet = vec![0; SEALED_CHALLENGE_BYTES];
-        greeting.challenge_write(&cookies, period, &HEADER, &mut packet).unwrap();
+        greeting.propose().unwrap().challenge_write(cookie, &HEADER, &mut packet).unwrap();
         packet
     };
-    let good = |initiator: &Initiator, cookies: &Cookies, period| {
-        let open = open_packet(initiator, SEALED_OPEN_BYTES);
-        let greeting = Greeting::read(&open, &ends(), LIMITS, &ring).unwrap();
-        cookies.good(period, &greeting)
-    };
-    assert!(!good(&initiator, &cookies, 5), "none at first");
+    let carried = |open: &[u8]| Greeting::read(open, &ends(), LIMITS, &ring).map(|g| g.cookie());
+    let first = open_packet(&initiator, SEALED_OPEN_BYTES);
+    assert_eq!(carried(&first), Ok(0), "none at first");
     let asked = challenge(&initiator, 5);
     assert_eq!(other.challenged(&asked), Err(Refusal::Mac), "the question of another handshake");
     initiator.challenged(&asked).unwrap();
-    let periods: Vec<u64> = (0..10).filter(|&period| good(&initiator, &cookies, period)).collect();
-    assert_eq!(periods, [5, 6]);
-    let strangers = Cookies::take(&mut draw.bytes());
-    assert!(!good(&initiator, &strangers, 5));
+    assert_eq!(carried(&open_packet(&initiator, SEALED_OPEN_BYTES)), Ok(5));
     // The newest question counts.
     initiator.challenged(&challenge(&initiator, 8)).unwrap();
-    assert!(good(&initiator, &cookies, 8) && !good(&initiator, &cookies, 6));
-    // The cookie copied into the SealedOpen of another handshake proves nothing.
-    let (mut open, stolen) = (open_packet(&other, 160), open_packet(&initiator, 160));
-    open[152..].copy_from_slice(&stolen[152..]);
-    let greeting = Greeting::read(&open, &ends(), LIMITS, &ring).unwrap();
-    assert_ne!(greeting.cookie(), 0);
-    assert!(!cookies.good(8, &greeting));
+    let proven = open_packet(&initiator, SEALED_OPEN_BYTES);
+    assert_eq!(carried(&proven), Ok(8));
+    // Who copies a SealedOpen cannot put a cookie into it, neither with its keyed hash nor without.
+    let mut copied = first.clone();
+    copied[136..144].copy_from_slice(&proven[136..144]);
+    assert_eq!(carried(&copied), Err(Refusal::Mac));
+    copied[136..160].copy_from_slice(&proven[136..160]);
+    assert_eq!(carried(&copied), Ok(8), "which is the other packet of the same handshake");
+    let mut of_other = open_packet(&other, SEALED_OPEN_BYTES);
+    of_other[136..160].copy_from_slice(&proven[136..160]);
+    assert_eq!(carried(&of_other), Err(Refusal::Mac));
 }
 
 #[test]

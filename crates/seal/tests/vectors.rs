@@ -24,6 +24,29 @@ fn header() -> [u8; 24] {
 }
 
 #[test]
+fn questions_after_a_context() {
+    let (ring, limits) = (ring(KEY_A), Limits::default());
+    let back = Ends { initiator: ends().responder, responder: ends().initiator };
+    for (name, kind, ends, code) in
+        [("context-query", CONTEXT_QUERY, ends(), 0), ("context-gone", CONTEXT_GONE, back, 1)]
+    {
+        let (echo_tag, nonce) = (0xd57a_6001, 0x0d0b_7ed0_0d0b_7ed0);
+        let query = Query { kind, key_id: 7, echo_tag, nonce, code };
+        let packet = query.write(ring.sending(), &ends, &limits, &header());
+        assert_eq!(packet[..], document_vector(name), "{name}");
+        assert_eq!(Query::read(&packet, &ends, &limits, &ring), Ok(query));
+        let other = Ends { initiator: ends.responder, responder: ends.initiator };
+        assert_eq!(Query::read(&packet, &other, &limits, &ring), Err(Refusal::Mac));
+        for bit in 0..packet.len() * 8 {
+            let mut damaged = packet;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Query::read(&damaged, &ends, &limits, &ring).is_err(), "{name}, bit {bit}");
+        }
+        assert!(Query::read(&packet[..63], &ends, &limits, &ring).is_err());
+    }
+}
+
+#[test]
 fn the_whole_exchange() {
     let ring = ring(KEY_A);
     let limits = Limits::default();

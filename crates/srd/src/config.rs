@@ -9,11 +9,16 @@ use srd_datapath::{Datapath, UdpConfig};
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
 };
 
 /// Environment variable that, with the value 0, keeps this process out of the table in which
 /// processes share congestion state.
 const SHARE_VARIABLE: &str = "SRD_SHARE";
+/// Environment variable with the path of the key file.
+const KEY_FILE_VARIABLE: &str = "SRD_KEY_FILE";
+/// Environment variable that says which contexts are sealed: never, prefer or require.
+const SEAL_VARIABLE: &str = "SRD_SEAL";
 
 /// Which local address a device uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +114,15 @@ pub struct DeviceConfig {
     /// or end a context always carry one. On by default. Without it, CPU time is saved, and only
     /// UDP's 16-bit checksum detects damage, which virtual links do not even calculate.
     pub integrity: bool,
+    /// File with the secret keys of the cluster, which `srd key new` makes. With it packets are
+    /// encrypted and authenticated, and peers need the same file. The environment variable
+    /// `SRD_KEY_FILE` unless set otherwise; an empty one is none. `docs/sealing.md` says what is
+    /// protected.
+    pub key_file: Option<PathBuf>,
+    /// Which contexts are sealed: `never`, `prefer` or `require`; `None`: `require` with a key file,
+    /// `never` without. The environment variable `SRD_SEAL` unless set otherwise. Any other text
+    /// is an error when the device is opened.
+    pub seal: Option<String>,
     /// Which thread drives the protocol.
     pub progress: Progress,
     /// A datapath to use instead of UDP sockets. Its port must be `port_base` + slot.
@@ -143,6 +157,12 @@ impl DeviceConfig {
             path_policy: PathPolicy::default(),
             rate_policy: RatePolicy::default(),
             integrity: true,
+            key_file: std::env::var_os(KEY_FILE_VARIABLE)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+            seal: std::env::var_os(SEAL_VARIABLE)
+                .filter(|name| !name.is_empty())
+                .map(|name| name.to_string_lossy().into_owned()),
             progress: Progress::default(),
             datapath: None,
             wrap: None,
@@ -184,6 +204,8 @@ impl fmt::Debug for DeviceConfig {
             .field("path_policy", &self.path_policy)
             .field("rate_policy", &self.rate_policy)
             .field("integrity", &self.integrity)
+            .field("key_file", &self.key_file)
+            .field("seal", &self.seal)
             .field("progress", &self.progress)
             .field("datapath", &self.datapath.as_ref().map(|_| "custom"))
             .field("wrap", &self.wrap.is_some())

@@ -59,6 +59,7 @@ impl Nic {
             CoreEvent::PeerUnreachable(peer) => AsyncEvent::PeerUnreachable(peer),
             CoreEvent::PeerReset(peer) => AsyncEvent::PeerReset(peer),
             CoreEvent::PeerIsSelf(peer) => AsyncEvent::PeerIsSelf(peer),
+            CoreEvent::SealRefused(peer, code) => AsyncEvent::SealRefused { peer, code },
             CoreEvent::PathChanged(ip, path, retired) => {
                 AsyncEvent::PathChanged { ip, path, retired }
             }

@@ -372,6 +372,14 @@ impl Device {
         &self.0.warnings
     }
 
+    /// What the device does about sealing: `None` if it does not seal.
+    ///
+    /// # Errors
+    /// The device is not usable.
+    pub fn seal(&self) -> Result<Option<crate::SealStatus>, Error> {
+        Ok(self.shared().nic()?.seal.as_ref().map(|seal| seal.status()))
+    }
+
     /// Limits and capabilities of the device.
     pub fn attr(&self) -> &DeviceAttr {
         &self.shared().attr

@@ -18,8 +18,8 @@ pub(crate) fn randomness_from_os() -> Result<Randomness, DeviceError> {
     Ok(Randomness::from_entropy(secret, words))
 }
 
-/// Fills `bytes` with the kernel's random bytes.
-fn os_random(bytes: &mut [u8]) -> Result<(), DeviceError> {
+/// Fills `bytes` with the kernel's random bytes, of which nobody else gets any.
+pub(crate) fn os_random(bytes: &mut [u8]) -> Result<(), DeviceError> {
     let mut rest = bytes;
     while !rest.is_empty() {
         // SAFETY: the pointer and the length are those of a slice that is ours to write.

@@ -25,6 +25,10 @@ pub enum DeviceError {
         /// Payload in bytes that fits the link.
         link: u16,
     },
+    /// The key file cannot be used; the text says what to do.
+    Key(srd_seal::KeyFileError),
+    /// What the configuration says of sealing is contradictory; the text says what to do.
+    Seal(&'static str),
     /// A value of the configuration is invalid.
     Config(&'static str),
     /// A system call failed.
@@ -48,7 +52,11 @@ impl DeviceError {
                 _ => libc::EINVAL,
             },
             Self::Mtu { .. } => libc::EMSGSIZE,
-            Self::Config(_) => libc::EINVAL,
+            Self::Key(srd_seal::KeyFileError::Io(_, error)) => {
+                error.raw_os_error().unwrap_or(libc::EIO)
+            }
+            Self::Key(_) => libc::EACCES,
+            Self::Config(_) | Self::Seal(_) => libc::EINVAL,
             Self::Os { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         }
     }
@@ -69,6 +77,8 @@ impl fmt::Display for DeviceError {
                 "an MTU of {asked} bytes does not fit the link, which carries {link} bytes of \
                  payload; ask for at most that or leave it out"
             ),
+            Self::Key(e) => fmt::Display::fmt(e, f),
+            Self::Seal(text) => f.write_str(text),
             Self::Config(text) => write!(f, "configuration: {text}"),
             Self::Os { what, source } => write!(f, "{what}: {source}"),
         }
@@ -80,6 +90,7 @@ impl std::error::Error for DeviceError {
         match self {
             Self::Os { source, .. } => Some(source),
             Self::Datapath(e) => Some(e),
+            Self::Key(e) => Some(e),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Asynchronous events: what happens outside of work requests.
 
 use crate::{config::EventWatch, eventfd::EventFd, sync::lock};
-use srd_core::{Endpoint, Qpn};
+use srd_core::{CloseCode, Endpoint, Qpn};
 use std::{
     collections::VecDeque,
     io,
@@ -34,6 +34,26 @@ pub enum AsyncEvent {
     /// The device refused a request that it had sent to itself. If another process was meant, that
     /// process has ended and this device took over its address and port.
     PeerIsSelf(Endpoint),
+    /// The peer answered that the two sides do not agree on sealing: it demands a seal and this
+    /// device has no key file, or the reverse, or the keys differ. Anybody can send such an answer,
+    /// so requests to the peer are still tried until their time is over.
+    SealRefused {
+        /// The peer.
+        peer: Endpoint,
+        /// Its reason.
+        code: CloseCode,
+    },
+    /// This device has refused a peer that wanted a context without a seal, or with another key.
+    /// Reported once a second at most.
+    SealDenied {
+        /// The peer.
+        peer: Endpoint,
+        /// The reason that it was told.
+        code: CloseCode,
+    },
+    /// The key file has changed and is not usable; the keys of its last good version stay.
+    /// [`Device::seal`](crate::Device::seal) has the reason.
+    KeyFileRefused,
     /// A path to an address was retired, or returned to use.
     PathChanged {
         /// The address.
@@ -62,6 +82,41 @@ pub enum AsyncEvent {
     /// The datapath is broken (not just a lost packet); the number is an errno. The device keeps
     /// retrying.
     DatapathError(i32),
+}
+
+impl AsyncEvent {
+    /// What an event about sealing means and what to do, for a user; `None` for other events.
+    pub fn seal_text(&self) -> Option<String> {
+        let why = |code: &CloseCode| match code {
+            CloseCode::SealRequired => "it accepts sealed contexts only",
+            CloseCode::SealUnknown => "it has no key file",
+            _ => "the two sides have different keys, or know each other by other addresses",
+        };
+        match self {
+            Self::SealRefused { peer, code } => Some(format!(
+                "{}, UDP port {}, refuses this process: {}; give both the same key file \
+                 (SRD_KEY_FILE, --key) or none",
+                peer.ip,
+                peer.port,
+                why(code)
+            )),
+            Self::SealDenied { peer, code } => {
+                let why = match code {
+                    CloseCode::SealRequired => {
+                        "it does not seal, and sealing is required here (SRD_SEAL, --seal)"
+                    }
+                    _ => "it has another key, or knows this host by another address",
+                };
+                Some(format!("{}, UDP port {}, was refused: {why}", peer.ip, peer.port))
+            }
+            Self::KeyFileRefused => Some(
+                "the key file has changed and cannot be used; the keys of its last good version \
+                 stay in use"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// The queue between the engine's turn and the user.

@@ -88,6 +88,7 @@ mod qp;
 mod queue;
 mod regions;
 mod rest;
+mod sealing;
 mod share;
 mod sync;
 mod thread;
@@ -116,11 +117,13 @@ pub use queue::{
     SEND_SGES_MAX,
 };
 
+pub use sealing::SealStatus;
 pub use srd_core::{
-    Access, AhId, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState, QpType,
-    Qpn, Span, Status,
+    Access, AhId, CloseCode, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState,
+    QpType, Qpn, Span, Status,
     config::{HostPolicy, PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
     limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE, RNR_RETRY_LONG},
     path::PathStats,
 };
 pub use srd_datapath as datapath;
+pub use srd_seal as seal;

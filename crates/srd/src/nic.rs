@@ -5,6 +5,7 @@ use crate::{
     arrivals::Arrivals,
     queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
     regions::Regions,
+    sealing::Sealing,
     share::Share,
 };
 use arrayvec::ArrayVec;
@@ -185,6 +186,8 @@ pub(crate) struct Nic {
     pub arrivals: Arrivals,
     /// The device's slot in the table shared with other processes of the host, if it has one.
     pub share: Option<Share>,
+    /// Keys, if the device seals.
+    pub seal: Option<Box<Sealing>>,
     /// Whether datagrams were left in the socket when the engine was last told of the backlog.
     pub behind: bool,
 }

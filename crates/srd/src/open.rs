@@ -6,11 +6,12 @@ use crate::{
     caps,
     entropy::randomness_from_os,
     gid_from_ip, interface,
-    nic::{Nic, NicCounters, Tables},
+    nic::{Nic, NicCounters, TX_BATCH, Tables},
     queue::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
         RECV_SGES_MAX, SEND_SGES_MAX,
     },
+    sealing::{self, Sealing},
     share::Share,
 };
 use srd_core::{
@@ -23,6 +24,10 @@ use srd_wire::{AckBlock, OVERHEAD_BYTES};
 
 /// Bytes of one segmented send (the kernel's limit of 64 KiB less headers).
 const GSO_BYTES_MAX: usize = 65_000;
+
+/// Datagrams of one batch that are copied and sealed: one for each packet, and a few more, because
+/// a packet that opens a context may become two.
+const SEALED_BATCH: usize = TX_BATCH + TX_BATCH / 4;
 
 /// Least MTU of a device in bytes.
 const MTU_MIN: u16 = 64;
@@ -60,6 +65,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if let Some(wrap) = config.wrap.take() {
         net.datapath = wrap(net.datapath);
     }
+    let seal = sealing::chosen(&config)?;
     let slot = slot_of(net.datapath.as_ref(), &config)?;
     let mtu = mtu_of(net.datapath.as_ref(), config.mtu)?;
     let mtu_max = config.mtu_max.filter(|_| config.mtu.is_none());
@@ -96,6 +102,14 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         }
         None => None,
     };
+    engine.seals = seal.is_some();
+    let seal = match seal {
+        Some((policy, path)) => {
+            let batch_bytes = SEALED_BATCH * (usize::from(engine.mtu) + OVERHEAD_BYTES);
+            Some(Box::new(Sealing::open(&engine, policy, &path, batch_bytes)?))
+        }
+        None => None,
+    };
     engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
     let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
@@ -110,6 +124,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         ack: AckBlock::default(),
         net_errno: 0,
         turned_at: Time(0),
+        seal,
         behind: false,
         arrivals: Arrivals::default(),
         share,

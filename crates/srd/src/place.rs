@@ -4,11 +4,13 @@ use crate::{
     nic::{NicCounters, Tables},
     queue::{Piece, SEND_SGES_MAX, WrData},
     regions::Regions,
+    sealing::Sealing,
 };
 use arrayvec::ArrayVec;
 use srd_core::{MrKey, Payload, Placement, Source, Target, Transmit, TxSink, limits::GRH_BYTES};
 use srd_datapath::{Datapath, Finish, Part, TxPacket};
-use srd_wire::{Flags, HEADERS_BYTES_MAX, emit, headers_stamp, stamp};
+use srd_seal::{End, Route};
+use srd_wire::{Flags, HEADER_BYTES, HEADERS_BYTES_MAX, emit, headers_stamp, stamp};
 use std::net::{IpAddr, SocketAddr};
 
 /// The parts of one packet's payload.
@@ -138,6 +140,7 @@ pub(crate) struct Emitter<'a> {
     pub net: &'a mut dyn Datapath,
     pub tables: &'a Tables,
     pub counters: &'a mut NicCounters,
+    pub seal: Option<&'a mut Sealing>,
 }
 
 /// Writes the checksum of a packet with referenced payload and `pad_len` zeros at its end into the
@@ -154,8 +157,66 @@ fn stamp_apart(headers: &mut [u8], payload: &Parts, mut pad_len: usize) {
     });
 }
 
+impl Emitter<'_> {
+    /// Sends a packet as the seal demands.
+    fn push_sealed(&mut self, t: &Transmit<'_>) {
+        let Some(seal) = self.seal.as_deref_mut() else { return };
+        let dst = End { ip: t.dst.ip, port: t.dst.port };
+        match seal.layer.route(dst, &t.packet) {
+            Route::Plain => self.push_plain(t),
+            Route::Withheld => self.counters.tx_refused += 1,
+            Route::Sealed(slot) => {
+                let parts = match &t.payload {
+                    None => Some(Parts::new()),
+                    Some(payload) => self.tables.gather(payload),
+                };
+                match parts.and_then(|parts| seal.seal(slot, t, &parts)) {
+                    Some(start) => self.push_copied(t, start, None),
+                    None => self.counters.tx_refused += 1,
+                }
+            }
+            Route::Handshake => {
+                let (starts, plain) = seal.handshake(t);
+                for (i, &start) in starts.iter().enumerate() {
+                    self.push_copied(t, start, starts.get(i + 1).copied());
+                }
+                if plain {
+                    self.push_plain(t);
+                }
+            }
+        }
+    }
+
+    /// Hands over a datagram of the batch, which lies in the arena of the seal.
+    fn push_copied(&mut self, t: &Transmit<'_>, start: usize, end: Option<usize>) {
+        let Some(seal) = self.seal.as_deref() else { return };
+        let (headers, rest) = seal.datagram(start, end).split_at(HEADER_BYTES);
+        // SAFETY: the arena neither moves nor changes before the datapath's queue is flushed: it is
+        // not filled beyond its capacity, and both happen in one call (transmit).
+        let rest = [unsafe { Part::new(rest.as_ptr(), rest.len()) }];
+        let dst = SocketAddr::new(t.dst.ip, t.dst.port);
+        let packet =
+            TxPacket { dst, path: t.path, headers, payload: &rest, padded_len: 0, finish: None };
+        self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
+        if self.net.tx_push(&packet).is_err() {
+            self.counters.tx_refused += 1;
+        }
+    }
+}
+
 impl TxSink for Emitter<'_> {
+    #[inline]
     fn push(&mut self, t: &Transmit<'_>) {
+        match self.seal {
+            None => self.push_plain(t),
+            Some(_) => self.push_sealed(t),
+        }
+    }
+}
+
+impl Emitter<'_> {
+    /// Sends a packet as it is: headers, and payload by reference.
+    fn push_plain(&mut self, t: &Transmit<'_>) {
         let parts = match &t.payload {
             None => Parts::new(),
             Some(payload) => match self.tables.gather(payload) {

@@ -7,6 +7,7 @@ use crate::{
     events::AsyncEvent,
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
+    sealing::{self, Unread},
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
 use srd_datapath::{RxBacklog, RxDatagram, RxReport, TooLong};
@@ -46,6 +47,7 @@ impl Nic {
         let to_send = due <= now && self.engine.next_timeout() == Time(0);
         let (sent, tx_more) =
             if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
+        self.seal_tick(shared, now);
         // Nothing was taken, received, fired or sent, so nothing can have ended. (A draining
         // backlog sends packets whose requests then end.)
         let busy = posted + look.received + sent > 0 || due <= now;
@@ -89,21 +91,32 @@ impl Nic {
     /// to the engine is not earlier than the read from the socket, since RTTs depend on it.
     fn receive(&mut self, shared: &Shared, batch: usize) -> Look {
         let (mut taken_at, mut waited) = (None, Span::ZERO);
-        let Self { engine, net, tables, counters, ack, .. } = self;
+        let Self { engine, net, tables, counters, ack, seal, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
             let now = *taken_at.get_or_insert_with(Self::now);
             waited = Span(d.waited_ns);
-            let (packet, start) = match srd_wire::parse_checked(d.bytes, ack) {
-                Ok(parsed) => parsed,
-                Err(e) => {
+            let meta = RxMeta { src_ip: d.src.ip(), ce: d.ce, rxq_drops: d.rxq_drops, waited };
+            let read = match seal.as_deref_mut() {
+                None => sealing::read_plain(engine, now, &meta, d.bytes, ack)
+                    .map(|(packet, start)| (packet, &*d.bytes, start))
+                    .map_err(Unread::Parse),
+                Some(seal) => {
+                    let (read, event) = seal.read(engine, now, &meta, d.bytes, ack);
+                    event.into_iter().for_each(|event| shared.events.push(event));
+                    read
+                }
+            };
+            let (packet, bytes, start) = match read {
+                Ok(read) => read,
+                Err(Unread::Parse(e)) => {
                     counters.parse_errors[parse_error_index(e)] += 1;
                     return;
                 }
+                Err(Unread::Seal) => return,
             };
-            let meta = RxMeta { src_ip: d.src.ip(), ce: d.ce, rxq_drops: d.rxq_drops, waited };
             let payload_len = usize::from(packet.payload_len);
             if let Rx::Place(placement) = engine.handle(now, &meta, &packet) {
-                let payload = d.bytes.get(start..start + payload_len).unwrap_or_default();
+                let payload = bytes.get(start..start + payload_len).unwrap_or_default();
                 if !tables.place(&placement, payload) {
                     counters.rx_unplaced += 1;
                 }
@@ -154,8 +167,12 @@ impl Nic {
         if room == 0 || !self.net.tx_ready() {
             return (0, false);
         }
-        let Self { engine, net, tables, counters, .. } = self;
-        let mut sink = Emitter { net: net.as_mut(), tables, counters };
+        let Self { engine, net, tables, counters, seal, .. } = self;
+        let mut seal = seal.as_deref_mut();
+        if let Some(seal) = &mut seal {
+            seal.batch_begin();
+        }
+        let mut sink = Emitter { net: net.as_mut(), tables, counters, seal };
         let n = engine.poll_transmit(now, room, &mut sink);
         if n > 0 {
             self.flush(shared);

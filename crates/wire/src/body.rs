@@ -164,9 +164,16 @@ pub enum CloseCode {
     NoRoom = 3,
     /// The peer's parameters cannot be served (MTU too small, window zero).
     BadParams = 4,
+    /// Answer to an Open: the engine accepts sealed contexts only.
+    SealRequired = 5,
+    /// Answer to a SealedOpen: the engine has no key file.
+    SealUnknown = 6,
+    /// Answer to a SealedOpen: the engine has no key with this number, or another one under it.
+    KeyUnknown = 7,
 }
 
-wire_enum!(CloseCode: UnknownTag, GoingAway, NoRoom, BadParams);
+wire_enum!(CloseCode: UnknownTag, GoingAway, NoRoom, BadParams, SealRequired, SealUnknown,
+    KeyUnknown);
 
 /// Type-specific header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

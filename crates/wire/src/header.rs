@@ -92,7 +92,7 @@ impl PacketType {
 /// Flag bits of the common header.
 ///
 /// [`crate::emit`] reads only [`Flags::ACK_REQUEST`] and [`Flags::CHECKED`]: `ACK_BLOCK` is set if
-/// the packet has a block, and this version cannot seal.
+/// the packet has a block, and a packet is sealed after it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 

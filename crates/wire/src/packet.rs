@@ -32,8 +32,7 @@ pub enum ParseError {
     ListTooLong,
     /// A field (verdict, status, code, reserved bits) has an undefined value.
     Value,
-    /// The packet is sealed although the context has no key, or is not sealed although it must be.
-    /// This version has no keys, so every sealed packet is refused.
+    /// The packet is sealed. Whoever has its key opens it before it is parsed.
     Sealed,
     /// Bytes after the headers of a type that has no payload.
     TrailingBytes,
@@ -223,7 +222,7 @@ fn try_emit(packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
 fn debug_assert_consistent(packet: &Packet<'_>) {
     let kind = packet.body.kind();
     debug_assert_eq!(packet.header.kind, kind, "header and body are of different types");
-    debug_assert!(!packet.header.flags.has(Flags::SEALED), "this version cannot seal");
+    debug_assert!(!packet.header.flags.has(Flags::SEALED), "whoever seals does so afterwards");
     debug_assert!(packet.ack.is_none() || kind.may_carry_ack(), "{kind:?} with an ack block");
     debug_assert!(packet.ack.is_some() || kind != PacketType::Ack, "Ack without an ack block");
     let padded = matches!(kind, PacketType::Open | PacketType::OpenAck);

@@ -146,6 +146,14 @@ fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
             format!("if the network allows larger packets: ip link set {} mtu 9000", at.name);
         found.tell(Verdict::Advice, &what, &advice)?;
     }
+    match device.seal()? {
+        Some(status) => found.good(&format!(
+            "packets are sealed ({}), with key {} of the key file",
+            status.policy.name(),
+            status.keys[0]
+        ))?,
+        None => found.good("packets are not sealed (SRD_KEY_FILE names no key file)")?,
+    }
     for warning in device.warnings() {
         found.tell(Verdict::Advice, warning, "")?;
     }
@@ -173,6 +181,7 @@ fn limits(found: &mut Findings) -> Result {
 /// Checks the drop-in libraries, and the programs that use them.
 fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
     let launch = LaunchArgs {
+        key: None,
         interface: args.interface.clone(),
         hosts: None,
         verbs_dir: args.verbs_dir.clone(),

@@ -22,6 +22,8 @@ pub struct Figures {
     pub retransmitted: u64,
     /// Paths used.
     pub paths: u32,
+    /// Whether all that the process sent was sealed.
+    pub sealed: bool,
 }
 
 /// Sums over all processes.
@@ -41,6 +43,8 @@ pub struct Sum {
     pub retransmitted: u64,
     /// Largest number of paths that one process used.
     pub paths: u32,
+    /// Processes that posted messages and need not have sealed them.
+    pub unsealed: usize,
 }
 
 /// Reads and adds the statistics in a folder.
@@ -62,6 +66,7 @@ impl Sum {
     fn add(&mut self, f: &Figures) {
         self.processes += 1;
         self.senders += usize::from(f.messages + f.received > 0);
+        self.unsealed += usize::from(f.messages + f.received > 0 && !f.sealed);
         self.messages += f.messages;
         self.bytes += f.bytes;
         self.packets += f.packets;
@@ -73,13 +78,14 @@ impl Sum {
     pub fn text(&self) -> String {
         let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         format!(
-            "{}, {}, {:.1} MB through SRD in {} on {}, {} sent again",
+            "{}, {}, {:.1} MB through SRD in {} on {}, {} sent again, {}",
             plural(self.senders as u64, "process").replace("processs", "processes"),
             plural(self.messages, "message"),
             self.bytes as f64 / 1e6,
             plural(self.packets, "packet"),
             plural(self.paths.into(), "path"),
-            self.retransmitted
+            self.retransmitted,
+            if self.unsealed == 0 { "sealed" } else { "not sealed" }
         )
     }
 }
@@ -98,7 +104,12 @@ mod tests {
         assert_eq!((sum.processes, sum.senders, sum.paths), (2, 1, 64));
         assert_eq!(
             sum.text(),
-            "1 process, 2 messages, 1.5 MB through SRD in 3 packets on 64 paths, 1 sent again"
+            "1 process, 2 messages, 1.5 MB through SRD in 3 packets on 64 paths, 1 sent again, not \
+             sealed"
         );
+        let mut sum = Sum::default();
+        let sealed = line.replace("\"peers\":1", "\"sealed\":true");
+        sum.add(&serde_json::from_str(&sealed).unwrap());
+        assert!(sum.text().ends_with("1 sent again, sealed"));
     }
 }

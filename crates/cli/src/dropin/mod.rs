@@ -9,6 +9,7 @@ pub mod run;
 mod figures;
 
 use crate::failure::{Failure, Result};
+use srd::seal::KeyFile;
 use std::{
     env,
     ffi::OsString,
@@ -25,6 +26,11 @@ const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "libefa.so.1"];
 const DIR_VARIABLE: &str = "SRD_VERBS_DIR";
 /// Variable that names the folder for each process's statistics.
 const STATS_VARIABLE: &str = "SRD_STATS_DIR";
+
+/// Variable with the path of the key file.
+pub const KEY_VARIABLE: &str = "SRD_KEY_FILE";
+/// Variable that says which contexts are sealed.
+const SEAL_VARIABLE: &str = "SRD_SEAL";
 
 /// Variables that make programs use the device: name, value and reason.
 const FIXED: &[(&str, &str, &str)] = &[
@@ -63,6 +69,10 @@ pub struct LaunchArgs {
     /// Folder of libibverbs.so.1 and libefa.so.1 [default: next to this program, or SRD_VERBS_DIR]
     #[arg(long, value_name = "DIR")]
     pub verbs_dir: Option<PathBuf>,
+    /// File with the secret keys of the cluster, at the same path on all hosts: all packets are
+    /// encrypted and authenticated. `srd key new FILE` makes one [default: SRD_KEY_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
     /// Allow shared memory between ranks of one host, and let MPI libraries choose other transports
     #[arg(long)]
     pub allow_fallback: bool,
@@ -93,6 +103,7 @@ impl LaunchArgs {
         if let Some(interface) = &self.interface {
             out.push(("SRD_INTERFACE".into(), interface.into()));
         }
+        out.extend(self.key_variables()?);
         let files = self.hosts.as_deref().map(HostFiles::new).transpose()?;
         out.extend(files.iter().flat_map(HostFiles::variables));
         let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
@@ -100,6 +111,23 @@ impl LaunchArgs {
         let list = [names.as_slice(), &[STATS_VARIABLE]].concat().join(";");
         out.push(("OMPI_MCA_mca_base_env_list".into(), list.into()));
         Ok((out, files))
+    }
+}
+
+impl LaunchArgs {
+    /// The path of the key file, never a key, and the policy: those of the caller's environment,
+    /// too, because they have to reach the other hosts.
+    fn key_variables(&self) -> Result<Variables> {
+        let mut out = Variables::new();
+        let inherited = env::var_os(KEY_VARIABLE).filter(|path| !path.is_empty());
+        if let Some(file) = self.key.clone().or(inherited.map(PathBuf::from)) {
+            // An error now, and not in each process.
+            KeyFile::open(&file).map_err(|e| Failure::usage(e.to_string()))?;
+            out.push((KEY_VARIABLE.into(), absolute(&file)?.into()));
+        }
+        let policy = env::var_os(SEAL_VARIABLE).filter(|name| !name.is_empty());
+        out.extend(policy.map(|name| (SEAL_VARIABLE.into(), name)));
+        Ok(out)
     }
 }
 

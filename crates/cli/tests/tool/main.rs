@@ -4,6 +4,7 @@ mod common;
 mod copy;
 mod hostile;
 mod perf;
+mod sealed;
 mod top;
 mod trouble;
 mod usage;

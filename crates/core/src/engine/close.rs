@@ -5,7 +5,7 @@ use crate::api::{AsyncEvent, Rx, Status};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
-use crate::ids::{Ctx, PeerTag};
+use crate::ids::{Ctx, OwnTag, PeerTag};
 use crate::limits::FORGET_STEPS;
 use crate::networks::Prefix;
 use crate::peer::ContextState;
@@ -49,6 +49,17 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Closes the context with this tag if it is open and idle: the driver wants it opened anew, for
+    /// example with another key.
+    pub fn context_close(&mut self, now: Time, tag: u32) {
+        let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
+        let c = self.contexts.get(ci);
+        debug_assert_eq!(c.handshake.local_tag(), OwnTag(tag), "found by its tag");
+        if c.state() == ContextState::Open && c.outstanding() == 0 {
+            self.close_begin(now, ci);
+        }
+    }
+
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.outstanding(), 0, "who has work does not close");
@@ -87,7 +98,10 @@ impl<O: Observer> Engine<O> {
         if done {
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             debug_assert!(tag != PeerTag::NONE, "who closes is known");
-            self.control_push(peer, tag, Body::CloseAck);
+            match c.limits().sealed() {
+                true => self.control_push_of(ci, Body::CloseAck, 0),
+                false => self.control_push(peer, tag, Body::CloseAck),
+            }
             self.context_end(now, ci);
         } else {
             // We have work left; any packet of ours says so, and an acknowledgment is due at once.

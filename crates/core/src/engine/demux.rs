@@ -52,8 +52,8 @@ impl<O: Observer> Engine<O> {
         if c.endpoint() != from {
             return Err(DropReason::BadSource);
         }
-        if c.limits().checked && !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
-            return Err(DropReason::Unchecked);
+        if !h.flags.has(c.limits().flag_needed) {
+            self.unmarked_refuse(ci)?;
         }
         if self.gone {
             self.stranger(now, from, h, &packet.body);
@@ -62,7 +62,7 @@ impl<O: Observer> Engine<O> {
         match packet.body {
             Body::OpenAck(p) => {
                 let size = Self::narrow_of(packet, u16::MAX);
-                return self.open_acked(now, ci, &p, size);
+                return self.open_acked(now, ci, h, &p, size);
             }
             Body::Challenge { echo_tag, cookie } => {
                 return self.challenged(now, ci, OwnTag(echo_tag), cookie);
@@ -126,11 +126,22 @@ impl<O: Observer> Engine<O> {
         result
     }
 
-    /// Whether a packet lacks a checksum. Called for the packet kinds that must have one whatever
+    /// Refuses a packet without the flag that each packet of context `ci` has.
+    #[cold]
+    fn unmarked_refuse(&self, ci: Ctx) -> Result<(), DropReason> {
+        match self.contexts.get(ci).limits().sealed() {
+            true => Err(DropReason::Unsealed),
+            false if planted!(UncheckedTaken) => Ok(()),
+            false => Err(DropReason::Unchecked),
+        }
+    }
+
+    /// Whether a packet lacks a checksum, which the seal of a sealed one replaces. Called for the packet kinds that must have one whatever
     /// was negotiated, because the flag that announces it may itself have been damaged.
     fn lacks_checksum(&self, h: &Header) -> bool {
         self.shared.cfg.integrity != Integrity::Off
             && !h.flags.has(Flags::CHECKED)
+            && !h.flags.has(Flags::SEALED)
             && !planted!(UncheckedTaken)
     }
 

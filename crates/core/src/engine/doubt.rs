@@ -6,7 +6,7 @@
 //! number is sent in the context until it is answered. A peer that has the context answers with an
 //! Open-Ack, one that does not with a Reset; either is believed only with that number.
 
-use crate::api::{Endpoint, Rx};
+use crate::api::{AsyncEvent, Endpoint, Rx};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::Observer;
@@ -17,7 +17,7 @@ use crate::peer::doubt::{Doubt, Outcome};
 use crate::psn::TxNum;
 use crate::random::Random;
 use crate::time::Time;
-use srd_wire::{Body, CloseCode, Header, OpenParams};
+use srd_wire::{Body, CloseCode, Flags, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn reset_received(
@@ -33,12 +33,17 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get(ci);
         // A Reset that answers our Open knows only our tag; every other Reset must carry the peer's
         // tag.
-        let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
+        let refusal = !matches!(code, CloseCode::UnknownTag | CloseCode::GoingAway);
         if refusal && c.state() == ContextState::Opening && !c.handshake.knows_peer() {
             // A refusal is not believed, because anybody could send it. The Open is repeated until
             // its time is over.
+            if OwnTag(h.dst_tag) == c.handshake.local_tag() {
+                self.refusal_tell(ci, code);
+            }
             return Ok(Rx::Done);
         }
+        // In a sealed context only a sealed Reset proves anything; any other asks at most.
+        let proves = h.flags.has(Flags::SEALED) || !c.limits().sealed();
         if planted!(ResetUnproven) {
             self.peer_lost(now, ci);
             return Ok(Rx::Done);
@@ -48,6 +53,7 @@ impl<O: Observer> Engine<O> {
         }
         self.shared.counters.resets_received += 1;
         match c.state() {
+            ContextState::Opening if !proves => {}
             ContextState::Opening => {
                 // The peer has forgotten its part. No data was sent yet, so the Open is repeated.
                 self.contexts.get_mut(ci).disown();
@@ -57,14 +63,28 @@ impl<O: Observer> Engine<O> {
             // address must be proven against it. If it ended now, the next forged Open could take
             // its place before the peer has proven its own.
             ContextState::HalfOpen => {}
-            _ if self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
+            _ if proves && self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
             _ => {
                 let own = OwnTag(h.dst_tag) == c.handshake.local_tag();
-                let goodbye = code == CloseCode::GoingAway && own;
+                let goodbye = proves && code == CloseCode::GoingAway && own;
                 self.doubt_begin(now, ci, goodbye)?;
             }
         }
         Ok(Rx::Done)
+    }
+
+    /// Tells the user once per context that the peer demands a seal, or cannot have one with us:
+    /// without a change to a configuration, requests to it will end with status 15.
+    fn refusal_tell(&mut self, ci: Ctx, code: CloseCode) {
+        let seal = matches!(
+            code,
+            CloseCode::SealRequired | CloseCode::SealUnknown | CloseCode::KeyUnknown
+        );
+        let c = self.contexts.get_mut(ci);
+        if seal && c.handshake.refusal_tell() {
+            let peer = c.endpoint();
+            self.shared.event_push(AsyncEvent::SealRefused(peer, code));
+        }
     }
 
     /// The secret number of the open question to the peer of `ci`, if there is one.

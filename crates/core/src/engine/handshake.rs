@@ -18,7 +18,7 @@ use crate::peer::{Context, ContextState, FirstNumbers, Negotiated, Peer, Window}
 use crate::psn::{Psn, TxNum};
 use crate::random::Random;
 use crate::time::{Span, Time};
-use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
+use srd_wire::{Body, CloseCode, Features, Flags, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
     /// The context for `peer`, which is created and opened if there is none; `None` if the table is
@@ -121,7 +121,10 @@ impl<O: Observer> Engine<O> {
         for padded_len in lens {
             self.shared.counters.opens_sent += 1;
             let body = Body::Open(params);
-            let open = Control { padded_len, ..Control::of_none(peer, PeerTag::NONE, body) };
+            let mut open = Control { padded_len, ..Control::of_none(peer, PeerTag::NONE, body) };
+            if self.shared.cfg.seals {
+                open.tx_num = self.contexts.get_mut(ci).tx_num_take();
+            }
             self.shared.control_push(open);
         }
     }
@@ -142,10 +145,17 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn context_reopen(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let unused = c.outstanding() == 1 && c.win().is_some_and(|a| a.board.is_empty());
-        if c.is_proven() || !unused {
+        // A sealed handshake has keys of its own, so its repetition is another context with another
+        // tag. That is worth it only if the peer has dropped an unconfirmed one by now.
+        let sealed = c.limits().sealed();
+        let kept = sealed && now.since(c.last_heard()) < self.shared.cfg.loss.unreachable_after;
+        if c.is_proven() || !unused || kept {
             return self.shared.out.ready_push(ci);
         }
         if let Some(from) = c.handshake.reopen() {
+            if sealed {
+                self.context_retag(ci);
+            }
             self.context_event(now, ci, from);
             self.open_send(now, ci);
         }
@@ -167,8 +177,12 @@ impl<O: Observer> Engine<O> {
             self.open_refuse(now, from, PeerTag(p.tag), CloseCode::BadParams);
             return Err(DropReason::BadHandshake);
         }
+        let sealed = h.flags.has(Flags::SEALED);
         if let Some(ci) = self.contexts.by_endpoint(&from) {
-            return self.open_again(now, ci, from, p, size);
+            if self.contexts.get(ci).limits().sealed() && !sealed {
+                return Err(DropReason::Unsealed);
+            }
+            return self.open_again(now, ci, from, p, size, sealed);
         }
         let claim =
             Claim { who: from, tag: PeerTag(p.tag), incarnation: p.incarnation, against: 0 };
@@ -178,7 +192,7 @@ impl<O: Observer> Engine<O> {
             self.challenge(now, &claim);
             return Ok(Rx::Done);
         }
-        self.open_accept(now, from, p, size)
+        self.open_accept(now, from, p, size, sealed)
     }
 
     /// Handles an Open from a peer with which a context exists.
@@ -189,6 +203,7 @@ impl<O: Observer> Engine<O> {
         from: Endpoint,
         p: &OpenParams,
         size: Option<u16>,
+        sealed: bool,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         let same = c.handshake.is_with(PeerTag(p.tag), p.incarnation);
@@ -203,7 +218,7 @@ impl<O: Observer> Engine<O> {
         let first = c.handshake.takes_first_open();
         if same || first {
             if !same {
-                self.peer_params_set(ci, p);
+                self.peer_params_set(ci, p, sealed);
             }
             self.open_answer(ci, size);
             return Ok(Rx::Done);
@@ -235,11 +250,11 @@ impl<O: Observer> Engine<O> {
         match self.contexts.by_endpoint(&from) {
             // Work of which nothing was sent is sent in the new context.
             Some(ci) => {
-                self.peer_params_set(ci, p);
+                self.peer_params_set(ci, p, sealed);
                 self.open_answer(ci, size);
                 Ok(Rx::Done)
             }
-            None => self.open_accept(now, from, p, size),
+            None => self.open_accept(now, from, p, size, sealed),
         }
     }
 
@@ -249,6 +264,7 @@ impl<O: Observer> Engine<O> {
         from: Endpoint,
         p: &OpenParams,
         size: Option<u16>,
+        sealed: bool,
     ) -> Result<Rx, DropReason> {
         let crowded = self.contexts.origins.is_full(from.ip, &self.shared.cfg);
         let made = if crowded {
@@ -261,7 +277,7 @@ impl<O: Observer> Engine<O> {
             self.open_refuse(now, from, PeerTag(p.tag), CloseCode::NoRoom);
             return Err(DropReason::NoRoom);
         };
-        self.peer_params_set(ci, p);
+        self.peer_params_set(ci, p, sealed);
         self.open_answer(ci, size);
         self.half_open_arm(now, ci);
         Ok(Rx::Done)
@@ -275,7 +291,7 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    fn open_refuse(&mut self, now: Time, to: Endpoint, tag: PeerTag, code: CloseCode) {
+    pub(crate) fn open_refuse(&mut self, now: Time, to: Endpoint, tag: PeerTag, code: CloseCode) {
         self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 });
     }
 
@@ -287,9 +303,10 @@ impl<O: Observer> Engine<O> {
         self.open_ack_send(ci, 0, len);
     }
 
-    fn peer_params_set(&mut self, ci: Ctx, p: &OpenParams) {
+    fn peer_params_set(&mut self, ci: Ctx, p: &OpenParams, sealed: bool) {
         let (own_mtu, own_window) = (self.shared.cfg.mtu, self.shared.cfg.window);
-        let checking = self.shared.cfg.integrity == Integrity::On;
+        let checking = self.shared.cfg.integrity == Integrity::On && !sealed;
+        let checked = checking && p.features.has(Features::INTEGRITY);
         let c = self.contexts.get_mut(ci);
         let limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
@@ -298,7 +315,12 @@ impl<O: Observer> Engine<O> {
             reads_max: p.reads_max,
             imms_max: p.write_imms_max,
             features: p.features.without(if p.reads_max == 0 { Features::RDMA_READ } else { 0 }),
-            checked: checking && p.features.has(Features::INTEGRITY),
+            checked,
+            flag_needed: match checked {
+                true => Flags::CHECKED,
+                false if sealed => Flags::SEALED,
+                false => 0,
+            },
         };
         debug_assert!(limits.mtu <= own_mtu, "no packet is larger than ours");
         c.params_set(p, limits);
@@ -312,6 +334,7 @@ impl<O: Observer> Engine<O> {
         &mut self,
         now: Time,
         ci: Ctx,
+        h: &Header,
         p: &OpenParams,
         size: Option<u16>,
     ) -> Result<Rx, DropReason> {
@@ -329,7 +352,7 @@ impl<O: Observer> Engine<O> {
                     return Ok(Rx::Done);
                 }
                 if !same {
-                    self.peer_params_set(ci, p);
+                    self.peer_params_set(ci, p, h.flags.has(Flags::SEALED));
                 }
                 self.handshake_rtt(now, ci);
                 self.context_confirm(now, ci);

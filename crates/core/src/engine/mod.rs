@@ -365,6 +365,7 @@ impl<O: Observer> Engine<O> {
                 psns_ahead: c.win().map_or(0, |a| a.rx_window.top().diff(c.rx_una()).max(0) as u32),
                 reads_served: c.win().map_or(0, |a| a.jobs.len() as u32),
                 checked: c.limits().checked,
+                sealed: c.limits().sealed(),
                 rx_budget: c.reports.rx_budget(),
             }
         };
@@ -410,6 +411,8 @@ pub struct ContextStats {
     pub reads_served: u32,
     /// Each packet of the context must carry a checksum.
     pub checked: bool,
+    /// Each packet of the context is sealed.
+    pub sealed: bool,
     /// Receive budget: bytes that the peer allows in flight (`u32::MAX`: no limit).
     pub rx_budget: u32,
 }

@@ -70,6 +70,28 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Answers a sealed packet for whose tag the driver has no key and the engine no context. Its
+    /// sender is told so, because it may talk to an engine that has restarted.
+    pub fn sealed_stranger(&mut self, now: Time, from: Endpoint, tag: u32) {
+        if tag == 0 || self.has_context(tag) {
+            return;
+        }
+        let code = if self.gone { CloseCode::GoingAway } else { CloseCode::UnknownTag };
+        let reset = Body::Reset { echo_tag: tag, code, nonce: 0 };
+        self.stranger_refuse(now, from, PeerTag::NONE, reset);
+    }
+
+    /// Answers the Open or SealedOpen of a peer, which asked for the tag `tag`, that its manner of
+    /// sealing does not suit this device.
+    pub fn seal_refuse(&mut self, now: Time, from: Endpoint, tag: u32, code: CloseCode) {
+        self.open_refuse(now, from, PeerTag(tag), code);
+    }
+
+    /// Whether a context has this tag.
+    pub fn has_context(&self, tag: u32) -> bool {
+        self.contexts.by_tag(OwnTag(tag)).is_some()
+    }
+
     /// Sends a Challenge to a stranger: it must prove that it receives at the address from which it
     /// opens.
     pub(crate) fn challenge(&mut self, now: Time, claim: &Claim) {

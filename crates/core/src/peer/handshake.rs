@@ -60,6 +60,8 @@ pub(crate) struct Handshake {
     /// While opening: an Open that claimed to be the peer's turned out not to be. The next one must
     /// be proven.
     disowned: bool,
+    /// The user was told that the peer and this engine do not agree on sealing.
+    refusal_told: bool,
     local_tag: OwnTag,
     /// `PeerTag::NONE` until the peer's parameters are known.
     peer_tag: PeerTag,
@@ -80,6 +82,7 @@ impl Handshake {
             round: 0,
             tag_fresh: false,
             disowned: false,
+            refusal_told: false,
             local_tag: tag,
             peer_tag: PeerTag::NONE,
             peer_incarnation: 0,
@@ -177,6 +180,10 @@ impl Handshake {
     /// same time, and it is the first Open of the peer.
     pub fn takes_first_open(&self) -> bool {
         self.state == ContextState::Opening && !self.knows_peer() && !self.disowned
+    }
+    /// Notes that the user is told of the peer's refusal. Returns whether it is the first time.
+    pub fn refusal_tell(&mut self) -> bool {
+        !core::mem::replace(&mut self.refusal_told, true)
     }
     /// Forgets the peer, whose supposed Open it has not sent.
     pub fn disown(&mut self) {

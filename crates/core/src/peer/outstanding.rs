@@ -139,8 +139,15 @@ mod tests {
     #[test]
     fn places_are_those_that_the_peer_gave() {
         let features = Features(0);
-        let limits =
-            Negotiated { mtu: 1, window: 1, reads_max: 1, imms_max: 2, features, checked: false };
+        let limits = Negotiated {
+            mtu: 1,
+            window: 1,
+            reads_max: 1,
+            imms_max: 2,
+            features,
+            checked: false,
+            flag_needed: 0,
+        };
         let mut o = Outstanding::default();
         o.begin(Time(5));
         o.read_begin();

@@ -38,6 +38,9 @@ pub struct Faults {
     pub damage: u32,
     /// How far the clock of the sender at this address has leapt back.
     pub clock_back: Option<(IpAddr, Span)>,
+    /// Flags that every packet of an engine has when it arrives, as a driver sets them that has
+    /// opened a seal.
+    pub marks: u8,
 }
 
 impl Default for Faults {
@@ -56,6 +59,7 @@ impl Default for Faults {
             longer_lost_on: None,
             damage: 0,
             clock_back: None,
+            marks: 0,
         }
     }
 }
@@ -527,6 +531,7 @@ impl Net {
         if matches!(f.header.kind, wire::PacketType::Open | wire::PacketType::OpenAck) {
             packet.payload_len = f.padded_len.saturating_sub(packet.headers_len() as u16);
         }
+        packet.header.flags.0 |= self.faults.marks;
         self.hosts[i].receive(self.now, &meta, &packet, &f.payload);
     }
 

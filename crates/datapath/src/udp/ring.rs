@@ -228,7 +228,7 @@ pub struct RecvMessage<'a> {
     /// Source, if it is an IP address.
     pub src: Option<SocketAddr>,
     /// The datagram, or several merged.
-    pub bytes: &'a [u8],
+    pub bytes: &'a mut [u8],
     /// Control messages.
     pub control: &'a [u8],
     /// The datagram or its control messages were longer than the buffers.
@@ -307,11 +307,11 @@ impl RecvRing {
     }
 
     /// Message `index` of the last receive.
-    pub fn message(&self, index: usize) -> RecvMessage<'_> {
+    pub fn message(&mut self, index: usize) -> RecvMessage<'_> {
         let slot = &self.slots[index];
         RecvMessage {
             src: slot.addr.get(),
-            bytes: &self.buffers[index * BUFFER_BYTES..][..slot.len],
+            bytes: &mut self.buffers[index * BUFFER_BYTES..][..slot.len],
             control: &slot.control.0[..slot.control_len],
             truncated: slot.truncated,
         }

@@ -71,7 +71,8 @@ impl RxQueue {
             // If the clock was set meanwhile, the waiting time is unknown.
             let waited_ns = if waited_ns < WAIT_NS_MAX { waited_ns } else { 0 };
             loop {
-                let (bytes, after) = rest.split_at(rest.len().min(segment_len));
+                let here = rest.len().min(segment_len);
+                let (bytes, after) = rest.split_at_mut(here);
                 behind = behind.saturating_sub(1);
                 let waiting = u16::try_from(behind).unwrap_or(u16::MAX);
                 let rxq_drops = self.drops;

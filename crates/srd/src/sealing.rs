@@ -1,0 +1,273 @@
+//! The seal of a device: its key file, the layer that seals and opens, and the copies of what is
+//! sent.
+
+use crate::{
+    DeviceConfig, DeviceError, device::Shared, entropy::os_random, events::AsyncEvent, nic::Nic,
+};
+use srd_core::{Endpoint, Engine, EngineConfig, RxMeta, Span, Time, Transmit};
+use srd_datapath::Part;
+use srd_seal::{
+    End, Incoming, KeyFile, LayerConfig, LayerCounters, Limits, Policy, SealLayer, Suites,
+};
+use srd_wire::{
+    AEAD_TAG_BYTES, AckBlock, CloseCode, Flags, HEADERS_BYTES_MAX, Packet, ParseError, emit,
+};
+use std::{fmt, net::IpAddr, path::PathBuf};
+
+/// How often the key file is looked at, and what ended contexts had is erased.
+const TICK: Span = Span::from_secs(1);
+/// Least MTU of a device that seals: a SealedOpen of full size holds its own fields.
+const MTU_MIN: u16 = 88;
+
+/// What a device does about sealing; see [`Device::seal`](crate::Device::seal).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SealStatus {
+    /// Which contexts are sealed.
+    pub policy: Policy,
+    /// Numbers of the keys in the key file, the one for handshakes of this device first.
+    pub keys: Vec<u32>,
+    /// Contexts that have keys now.
+    pub contexts: usize,
+    /// What was sealed, opened and refused so far.
+    pub counters: LayerCounters,
+    /// Why the present version of the key file is not used; the last good one is.
+    pub problem: Option<String>,
+}
+
+/// See the module.
+pub(crate) struct Sealing {
+    file: KeyFile,
+    pub layer: SealLayer,
+    /// Datagrams of the batch under way. Never longer than its capacity, so that they do not move.
+    arena: Vec<u8>,
+    ticks_at: Time,
+    /// When the user was last told that this device has refused a peer.
+    refused_at: Option<Time>,
+    problem: Option<String>,
+}
+
+impl fmt::Debug for Sealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealing").field("layer", &self.layer).finish_non_exhaustive()
+    }
+}
+
+/// The policy and the key file of a configuration: no file if nothing is sealed.
+pub(crate) fn chosen(config: &DeviceConfig) -> Result<Option<(Policy, PathBuf)>, DeviceError> {
+    let file = config.key_file.clone();
+    let policy = match &config.seal {
+        Some(name) => Policy::from_name(name)
+            .ok_or(DeviceError::Seal("seal (SRD_SEAL, --seal) must be never, prefer or require"))?,
+        None if file.is_some() => Policy::Require,
+        None => Policy::Never,
+    };
+    match (policy, file) {
+        (Policy::Never, _) => Ok(None),
+        (policy, Some(file)) => Ok(Some((policy, file))),
+        (_, None) => Err(DeviceError::Seal(
+            "sealing needs a key file: name one (SRD_KEY_FILE, --key FILE), which `srd key new \
+             FILE` makes, or set seal to never",
+        )),
+    }
+}
+
+impl Sealing {
+    /// Reads the key file. `batch_bytes`: bytes of all datagrams of one batch.
+    pub(crate) fn open(
+        engine: &EngineConfig,
+        policy: Policy,
+        path: &std::path::Path,
+        batch_bytes: usize,
+    ) -> Result<Self, DeviceError> {
+        if engine.mtu < MTU_MIN {
+            return Err(DeviceError::Seal(
+                "mtu must be at least 88 bytes where packets are sealed",
+            ));
+        }
+        let file = KeyFile::open(path).map_err(DeviceError::Key)?;
+        let own = End { ip: engine.ip, port: engine.port_base + u16::from(engine.slot) };
+        let cfg = LayerConfig {
+            own,
+            port_base: engine.port_base,
+            policy,
+            suites: Suites::of_this_machine(),
+            limits: Limits::default(),
+            contexts_max: engine.contexts_max,
+        };
+        let layer = SealLayer::new(cfg, |bytes: &mut [u8; 32]| os_random(bytes).is_ok());
+        let arena = Vec::with_capacity(batch_bytes);
+        let (ticks_at, refused_at, problem) = (Time(0), None, None);
+        Ok(Self { file, layer, arena, ticks_at, refused_at, problem })
+    }
+
+    pub(crate) fn status(&self) -> SealStatus {
+        SealStatus {
+            policy: self.layer.policy(),
+            keys: self.file.ring().ids().collect(),
+            contexts: self.layer.contexts(),
+            counters: *self.layer.counters(),
+            problem: self.problem.clone(),
+        }
+    }
+
+    /// A new batch begins: no datagram of the last one is referenced any more.
+    pub(crate) fn batch_begin(&mut self) {
+        self.arena.clear();
+    }
+
+    /// Copies a packet with its payload into the batch and seals it. Returns where it begins.
+    #[inline]
+    pub(crate) fn seal(
+        &mut self,
+        slot: srd_seal::SlotId,
+        t: &Transmit<'_>,
+        parts: &[Part],
+    ) -> Option<usize> {
+        let mut packet = t.packet;
+        packet.header.flags = Flags(packet.header.flags.0 & !Flags::CHECKED);
+        let mut headers = [0; HEADERS_BYTES_MAX];
+        let len = emit(&packet, &mut headers);
+        let payload: usize = parts.iter().map(Part::len).sum();
+        let whole = (len + payload + AEAD_TAG_BYTES).max(usize::from(t.padded_len));
+        let start = self.room(whole)?;
+        self.arena.extend_from_slice(&headers[..len]);
+        parts.iter().for_each(|part| part.copy_into(&mut self.arena));
+        self.arena.resize(start + whole, 0);
+        self.layer.seal(slot, &mut self.arena[start..]).then_some(start)
+    }
+
+    /// The datagrams that take the place of a packet that opens or ends a context: where each
+    /// begins, and whether the packet itself leaves.
+    pub(crate) fn handshake(&mut self, t: &Transmit<'_>) -> (Vec<usize>, bool) {
+        let dst = End { ip: t.dst.ip, port: t.dst.port };
+        let ring = self.file.ring();
+        let out = self.layer.handshake_out(ring, dst, &t.packet, t.padded_len);
+        let mut starts = Vec::new();
+        for datagram in &out.datagrams {
+            let Some(start) = self.room(datagram.len()) else { break };
+            self.arena.extend_from_slice(datagram);
+            starts.push(start);
+        }
+        (starts, out.plain)
+    }
+
+    fn room(&self, bytes: usize) -> Option<usize> {
+        (self.arena.capacity() - self.arena.len() >= bytes).then_some(self.arena.len())
+    }
+
+    /// The datagram of the batch from `start` to `end`, or to the end of the batch.
+    pub(crate) fn datagram(&self, start: usize, end: Option<usize>) -> &[u8] {
+        &self.arena[start..end.unwrap_or(self.arena.len())]
+    }
+
+    fn end_to_endpoint(src: IpAddr, port_base: u16, slot: u8) -> Endpoint {
+        Endpoint { ip: src, port: port_base.wrapping_add(u16::from(slot)) }
+    }
+}
+
+/// Why a datagram gives no packet.
+pub(crate) enum Unread {
+    /// It is malformed.
+    Parse(ParseError),
+    /// The seal is wrong, or its packet is answered or dropped without the engine; counted there.
+    Seal,
+}
+
+/// A packet, the bytes it was read from, and where its payload begins in them.
+pub(crate) type Read<'a, 'b> = Result<(Packet<'a>, &'b [u8], usize), Unread>;
+
+/// Reads a datagram without a seal on a device that has none.
+#[inline]
+pub(crate) fn read_plain<'a>(
+    engine: &mut Engine,
+    now: Time,
+    meta: &RxMeta,
+    bytes: &[u8],
+    ack: &'a mut AckBlock,
+) -> Result<(Packet<'a>, usize), ParseError> {
+    let read = srd_wire::parse_checked(bytes, ack);
+    if read.is_err()
+        && let Some(tag) = srd_seal::sealed_open_tag(bytes)
+    {
+        let from = Sealing::end_to_endpoint(meta.src_ip, engine.config().port_base, bytes[3]);
+        engine.seal_refuse(now, from, tag, CloseCode::SealUnknown);
+    }
+    read
+}
+
+impl Sealing {
+    /// Reads a datagram: opens it in place if it is sealed. Returns the packet, the bytes it was
+    /// read from and where its payload begins.
+    pub(crate) fn read<'a, 'b>(
+        &'b mut self,
+        engine: &mut Engine,
+        now: Time,
+        meta: &RxMeta,
+        bytes: &'b mut [u8],
+        ack: &'a mut AckBlock,
+    ) -> (Read<'a, 'b>, Option<AsyncEvent>) {
+        let slot = bytes.get(3).copied().unwrap_or_default();
+        let from = Sealing::end_to_endpoint(meta.src_ip, engine.config().port_base, slot);
+        let sealed = match self.layer.receive(self.file.ring(), meta.src_ip, bytes) {
+            Incoming::Plain => {
+                let read = srd_wire::parse_checked(bytes, ack).map_err(Unread::Parse);
+                return (read.map(|(packet, start)| (packet, &*bytes, start)), None);
+            }
+            Incoming::Opened(len) => &bytes[..len],
+            Incoming::Made => self.layer.made(),
+            Incoming::Unknown(tag) => {
+                engine.sealed_stranger(now, from, tag);
+                return (Err(Unread::Seal), None);
+            }
+            Incoming::Refuse(tag, code) => {
+                engine.seal_refuse(now, from, tag, code);
+                return (Err(Unread::Seal), self.refusal_event(now, from, code));
+            }
+            Incoming::Dropped => return (Err(Unread::Seal), None),
+        };
+        let read = srd_wire::parse(sealed, ack).map_err(Unread::Parse);
+        let read = read.map(|(mut packet, start)| {
+            packet.header.flags.0 |= Flags::SEALED;
+            (packet, sealed, start)
+        });
+        (read, None)
+    }
+
+    /// The event that a peer was refused, at most once in a while: anybody can cause it.
+    fn refusal_event(&mut self, now: Time, peer: Endpoint, code: CloseCode) -> Option<AsyncEvent> {
+        if self.refused_at.is_some_and(|at| now.since(at) < TICK) {
+            return None;
+        }
+        self.refused_at = Some(now);
+        Some(AsyncEvent::SealDenied { peer, code })
+    }
+}
+
+impl Nic {
+    /// Looks at the key file and erases what ended contexts had, each second.
+    #[inline]
+    pub(crate) fn seal_tick(&mut self, shared: &Shared, now: Time) {
+        if self.seal.as_ref().is_some_and(|seal| seal.ticks_at <= now) {
+            self.seal_tick_now(shared, now);
+        }
+    }
+
+    #[cold]
+    fn seal_tick_now(&mut self, shared: &Shared, now: Time) {
+        let Self { seal: Some(seal), engine, .. } = self else { return };
+        seal.ticks_at = now + TICK;
+        match seal.file.refresh() {
+            Ok(None) => {}
+            Ok(Some(_)) => seal.problem = None,
+            Err(e) => {
+                seal.problem = Some(e.to_string());
+                shared.events.push(AsyncEvent::KeyFileRefused);
+            }
+        }
+        let retired = seal.layer.tick(seal.file.ring(), |tag| engine.has_context(tag));
+        for tag in retired {
+            engine.context_close(now, tag);
+        }
+    }
+}
