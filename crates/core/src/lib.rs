@@ -49,6 +49,7 @@ pub mod path;
 mod peer;
 #[cfg(planted_bugs)]
 pub mod planted;
+pub mod policy;
 mod psn;
 mod random;
 pub mod rate;

@@ -3,6 +3,7 @@
 mod common;
 
 mod beside_elephant;
+mod browser;
 mod closed_forms;
 mod copa;
 mod dead_spines;
@@ -14,6 +15,7 @@ mod host_model;
 mod limits;
 mod load;
 mod one_sender;
+mod own_policies;
 mod phases;
 mod readers;
 mod report;

@@ -6,6 +6,7 @@ use super::{Awake, choose};
 use crate::config::PathPolicy;
 use crate::guards::Guard;
 use crate::ids::Ctx;
+use crate::params::Chooser;
 use crate::rate::RateControl;
 use crate::rng::Rng;
 use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
@@ -19,7 +20,10 @@ impl Awake<'_> {
         let alone = active.is_resting(p, now);
         let age_max = active.proof_age_max(p);
         let need = choose::Need { now, flow, avoid, age_max, salt, alone, guards: p.guards };
-        let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
+        let choice = match p.path_policy {
+            Chooser::Policy(policy) => choose::choose(policy, &mut active.set, &need, rng),
+            Chooser::Own => active.own_choose(&need, rng).into(),
+        };
         active.lone += u32::from(choice.trusted);
         active.explore |= choice.trusted
             && p.guards.has(Guard::Explore)
@@ -42,7 +46,7 @@ impl Awake<'_> {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
         // Plain ECMP keeps acknowledgments on one path as well.
-        if p.path_policy == PathPolicy::Ecmp {
+        if p.path_policy == Chooser::Policy(PathPolicy::Ecmp) {
             return choose::of_hash(&active.set, salt);
         }
         if alone

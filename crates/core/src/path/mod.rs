@@ -22,6 +22,7 @@ mod host;
 mod learn;
 mod leave;
 mod mtu;
+mod own;
 mod rtt;
 mod set;
 mod share;
@@ -37,6 +38,7 @@ use crate::config::{LossConfig, PathConfig, RateConfig};
 use crate::guards::Guards;
 use crate::ids::Ctx;
 use crate::params::Params;
+use crate::policy::OwnPolicies;
 use crate::random::Random;
 use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
@@ -159,7 +161,10 @@ impl PathContext {
         mtu: u16,
         rng: &mut Rng,
     ) -> Self {
-        Self::with_params(Arc::new(Params::new(path, rate, loss, mtu, Guards::ALL)), rng)
+        Self::with_params(
+            Arc::new(Params::new(path, rate, loss, mtu, Guards::ALL, &OwnPolicies::default())),
+            rng,
+        )
     }
 
     /// The same with parameters shared among contexts.
