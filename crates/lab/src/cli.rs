@@ -1,6 +1,7 @@
 //! The command line of the lab: `run` and `list`. The tool `srd` includes it as `srd lab`;
 //! `srd-lab` is the same without the rest of the tool.
 
+use crate::app;
 use crate::batch::{jobs_of, run_all};
 use crate::check::check;
 use crate::figures::figures;
@@ -137,7 +138,8 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
         file.cases.retain(|c| c.case.contains(part.as_str()));
     }
     for case in &mut file.cases {
-        check(case).map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
+        let checked = check(case).and_then(|()| app::ready(case, &file.folder));
+        checked.map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
         case.measure.observe |= o.out.is_some();
     }
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {

@@ -6,6 +6,7 @@
 //! [`wire_bytes`] defines which bytes are counted.
 #![forbid(unsafe_code)]
 
+mod app;
 mod batch;
 mod board;
 mod cdf;
@@ -15,6 +16,7 @@ mod congestion;
 mod copa;
 mod faults;
 mod figures;
+mod figures_app;
 mod figures_copa;
 mod figures_goal;
 mod figures_host;
@@ -49,6 +51,7 @@ mod tcp;
 mod watch;
 mod workload;
 
+pub use app::{AppOutcome, OpId, Play, Program, Schedule, amdahl};
 pub use batch::{Job, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use cdf::SizeCdf;
