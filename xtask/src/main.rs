@@ -51,6 +51,9 @@ Runs
                                namespaces; --update writes docs/compatibility.md. The suites of
                                rdma-core and libfabric run if built copies are given; --update
                                then writes docs/conformance.md (which says how to build them)
+  apps [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
+                               scientific applications (OpenFOAM, hpcc, LAMMPS) on that fabric,
+                               over SRD and over TCP in turns
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
                                (--checksum: only the section about the cost of the checksum)
   mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
@@ -106,6 +109,7 @@ fn dispatch(args: &mut Args) -> Result {
         "report" => report::run_command(args),
         "mpi-figures" => mpi::run_command(args),
         "acceptance" => suites::run_command(args),
+        "apps" => suites::apps_command(args),
         "verbs" => verbs::run_command(args),
         "demo" => demo::run_command(args),
         "install-deps" => tools::install(args),

@@ -5,7 +5,7 @@ use crate::policy::own_policies;
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
 };
-use crate::{noise, rings};
+use crate::{app, noise, rings};
 use srd_fabric::PACKET_BYTES_MAX;
 
 /// Most placements of a run, about a week of computing.
@@ -19,6 +19,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
     spec.network.check()?;
     rings::check(spec)?;
     poisson(spec)?;
+    program(spec)?;
     host_model(spec)?;
     let name = match spec.transport {
         Transport::Srd => "srd",
@@ -129,6 +130,20 @@ fn poisson(spec: &Spec) -> Result<(), String> {
         ));
     }
     poisson.check()
+}
+
+/// Checks a parallel program. Its senders hand in further messages of a flow before the first has
+/// ended, which only these transports take.
+fn program(spec: &Spec) -> Result<(), String> {
+    app::check(spec)?;
+    let takes =
+        matches!(spec.transport, Transport::Srd | Transport::Tcp | Transport::Rc | Transport::Ue);
+    if app::is_program(spec.workload.pattern) && !takes {
+        return Err("workload.pattern: \"app\" and \"goal\" are for transport = \"srd\", \
+                    \"tcp\", \"rc\" or \"ue\""
+            .into());
+    }
+    Ok(())
 }
 
 /// Kernel models apply to SRD on sockets only.

@@ -5,6 +5,7 @@ mod fields;
 mod merge;
 mod paper;
 
+use crate::app;
 use crate::batch::{Seeds, jobs_of, run_all};
 use crate::check::check;
 use crate::figures::figures;
@@ -217,7 +218,8 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
         file.cases.retain(|c| c.case.contains(part.as_str()));
     }
     for case in &mut file.cases {
-        check(case).map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
+        let checked = check(case).and_then(|()| app::ready(case, &file.folder));
+        checked.map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
         case.measure.observe |= o.out.is_some();
     }
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {

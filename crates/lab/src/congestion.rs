@@ -79,6 +79,7 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         observation: None,
         order: None,
         phase_ps: None,
+        app: None,
         open_loop: None,
         fluid_ps: None,
         ports_per_host: topo.tree().map(srd_fabric::KaryNTree::ports_per_host),

@@ -1,6 +1,7 @@
 //! Tables for the paper's figures: times against the ideal, distributions, shares of throughput,
 //! effects of faults, the cost of order, state per host.
 
+use crate::figures_app::{app_rows, collective_rows};
 use crate::figures_copa::{
     dropped_over_host, goodput_over_host, grid, lost_percent, sharing_rows, transport_rows,
 };
@@ -57,6 +58,7 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
          flow undone",
         torn_rows(&cases),
     );
+    app_tables(&cases, &mut add);
     add(
         "slowdown: FCT over (bytes x 1.03 / line rate + 10 us), of flows that start in the \
          measured window; resent/lost: packets sent again per packet that the network or a socket \
@@ -121,6 +123,21 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         add("state per host (RC: one queue pair per peer and process)", scale_rows(&cases, cost));
     }
     out
+}
+
+/// Tables of parallel programs.
+fn app_tables(cases: &[&[RunResult]], add: &mut impl FnMut(&str, Vec<Vec<String>>)) {
+    add(
+        "parallel programs: length of a step, from the end of the one before to the end of its \
+         last rank; waiting: share of the processors' time; efficiency: T1 / (N T_N), speedup: T1 \
+         / T_N; within 10 points of a published figure is consistent",
+        app_rows(cases),
+    );
+    add(
+        "collective operations: time of one, and bus bandwidth: 2 (N - 1) / N of the buffer \
+         (allreduce) or (N - 1) / N (all-to-all) over the time",
+        collective_rows(cases),
+    );
 }
 
 /// Tables of lossless Ethernet and of the rivals.

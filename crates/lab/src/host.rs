@@ -22,6 +22,7 @@ use srd_core::{
     SendRequest, Span, Status, Time, Transmit, TxSink,
 };
 use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -60,6 +61,9 @@ pub struct SrdSettings {
     pub message_bytes: u32,
     /// Whether all flows of a host share one queue pair, instead of one per flow.
     pub qp_shared: bool,
+    /// Whether flows carry the messages of a program: the round is then a message's number, which
+    /// is also the immediate data of its last write.
+    pub messages: bool,
     /// Records of arriving payload.
     pub watch: WatchSpec,
 }
@@ -75,6 +79,15 @@ struct Sending {
     ah: AhId,
     dst_qpn: Qpn,
     rkey: u32,
+    /// Messages under way, in the order of their start.
+    messages: VecDeque<Message>,
+    /// Requests posted and not completed.
+    open: u32,
+}
+
+/// One round of a flow, or one message of a program.
+#[derive(Clone, Copy, Debug)]
+struct Message {
     round: u32,
     unposted: u64,
     open: u32,
@@ -285,8 +298,7 @@ impl SrdHost {
             ah,
             dst_qpn: remote.qpn,
             rkey: remote.rkey.0,
-            round: 0,
-            unposted: 0,
+            messages: VecDeque::new(),
             open: 0,
         });
         Ok(n as u64)
@@ -330,30 +342,35 @@ impl SrdHost {
         };
         loop {
             let s = &mut self.sending[i];
-            if s.unposted == 0 || s.open >= POSTED_MAX {
+            if s.open >= POSTED_MAX {
                 return;
             }
-            let len = s.unposted.min(message_max);
-            let position = u64::from(s.round) * s.bytes + (s.bytes - s.unposted);
+            let Some(m) = s.messages.iter_mut().find(|m| m.unposted > 0) else { return };
+            let len = m.unposted.min(message_max);
+            // Messages of a program overwrite each other; rounds have places of their own.
+            let before = if self.settings.messages { 0 } else { u64::from(m.round) * s.bytes };
+            let position = before + (s.bytes - m.unposted);
             let op = match verb {
                 Verb::Send => Opcode::Send,
-                Verb::WriteImm if len == s.unposted => Opcode::WriteImm,
+                Verb::WriteImm if len == m.unposted => Opcode::WriteImm,
                 _ => Opcode::Write,
             };
+            let warm = s.flow & WARM != 0;
             let wr = SendRequest {
-                wr_id: i as u64,
+                wr_id: i as u64 | u64::from(m.round) << 32,
                 op,
                 ah: s.ah,
                 dst_qpn: s.dst_qpn,
                 qkey: QKEY,
                 len: len as u32,
                 rkey: s.rkey,
-                raddr: address_of((s.flow & WARM == 0).then_some(s.flow), position),
-                imm: s.flow,
+                raddr: address_of((!warm).then_some(s.flow), position),
+                imm: if self.settings.messages && !warm { m.round } else { s.flow },
             };
             match self.engine.post_send(time_of(now), s.qp, &wr) {
                 Ok(_) => {
-                    s.unposted -= len;
+                    m.unposted -= len;
+                    m.open += 1;
                     s.open += 1;
                 }
                 // A completion of this or another flow frees room.
@@ -371,8 +388,12 @@ impl SrdHost {
             match c.kind {
                 CompletionKind::Send(..) => posted |= self.send_ended(now, c.wr_id, c.status),
                 CompletionKind::RecvUnsolicited => {
-                    let flow = c.imm.unwrap_or(u32::MAX);
-                    self.board.flow_arrived(FlowEnd { flow, round: 0, at: now });
+                    let imm = c.imm.unwrap_or(u32::MAX);
+                    let (flow, round) = match (self.settings.messages, imm & WARM == 0) {
+                        (true, true) => (0, imm),
+                        _ => (imm, 0),
+                    };
+                    self.board.flow_arrived(FlowEnd { flow, round, at: now });
                 }
                 CompletionKind::Recv(_) | CompletionKind::RecvRdmaImm(_) => self.recv_post(c.qpn),
             }
@@ -382,26 +403,31 @@ impl SrdHost {
     }
 
     fn send_ended(&mut self, now: Ps, wr_id: u64, status: Status) -> bool {
-        let i = wr_id as usize;
+        let (i, round) = ((wr_id & 0xFFFF_FFFF) as usize, (wr_id >> 32) as u32);
         if status != Status::Ok {
             self.board.failure();
         }
         let verb = self.settings.verb;
         let s = &mut self.sending[i];
         s.open -= 1;
+        let Some(k) = s.messages.iter().position(|m| m.round == round) else { return false };
+        let m = &mut s.messages[k];
+        m.open -= 1;
+        let m = *m;
         if verb == Verb::Send && self.watch.has_progress() {
             // Sends have no address, so completed bytes count as arrived.
-            let open = u64::from(s.open) * u64::from(self.settings.engine.mtu);
-            let before = u64::from(s.round) * s.bytes;
-            let done = before + (s.bytes - s.unposted).saturating_sub(open);
+            let open = u64::from(m.open) * u64::from(self.settings.engine.mtu);
+            let before = u64::from(m.round) * s.bytes;
+            let done = before + (s.bytes - m.unposted).saturating_sub(open);
             self.board.progress_set(s.flow, done);
         }
-        if s.unposted > 0 {
+        if m.unposted == 0 && m.open == 0 {
+            s.messages.remove(k);
+            self.board.flow_end(FlowEnd { flow: s.flow, round, at: now });
+        }
+        if self.sending[i].messages.iter().any(|m| m.unposted > 0) {
             self.flow_post(now, i);
             return true;
-        }
-        if s.open == 0 {
-            self.board.flow_end(FlowEnd { flow: s.flow, round: s.round, at: now });
         }
         false
     }
@@ -560,8 +586,7 @@ impl Host<LabPacket> for SrdHost {
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, LabPacket>) {
         let (i, round) = ((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32);
         let s = &mut self.sending[i];
-        s.round = round;
-        s.unposted = s.bytes;
+        s.messages.push_back(Message { round, unposted: s.bytes, open: 0 });
         self.flow_post(now, i);
         if self.kernel.is_some() {
             return self.kernel_posted(now, io);

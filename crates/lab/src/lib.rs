@@ -6,6 +6,7 @@
 //! [`wire_bytes`] defines which bytes are counted.
 #![forbid(unsafe_code)]
 
+mod app;
 mod batch;
 mod board;
 mod cdf;
@@ -16,6 +17,7 @@ mod copa;
 mod faults;
 pub mod figure;
 mod figures;
+mod figures_app;
 mod figures_copa;
 mod figures_goal;
 mod figures_host;
@@ -53,6 +55,7 @@ mod tcp;
 mod watch;
 mod workload;
 
+pub use app::{AppOutcome, OpId, Play, Program, Schedule, amdahl};
 pub use batch::{Job, Seeds, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use cdf::SizeCdf;

@@ -50,7 +50,7 @@ pub fn halo(hosts: u32) -> Steps {
 }
 
 /// Three factors of a number, as close to each other as possible, the largest first.
-fn sides_of(hosts: u32) -> [u32; 3] {
+pub(crate) fn sides_of(hosts: u32) -> [u32; 3] {
     let mut best = [hosts, 1, 1];
     for c in (1..=hosts).take_while(|c| c * c * c <= hosts).filter(|c| hosts.is_multiple_of(*c)) {
         let rest = hosts / c;

@@ -1,5 +1,6 @@
 //! Results of one run.
 
+use crate::app::AppOutcome;
 use crate::congestion::Met;
 use crate::copa::CopaOutcome;
 use crate::host::KernelCounts;
@@ -92,6 +93,8 @@ pub struct RunResult {
     pub deadlock: Option<String>,
     /// Time from the start of the last round to its last flow's end; `None`: a flow did not end.
     pub phase_ps: Option<Ps>,
+    /// Times of the program, if the workload is one.
+    pub app: Option<AppOutcome>,
     /// Completion times in the fluid optimum, if `spec.measure.fluid` is set.
     pub fluid_ps: Option<Vec<Ps>>,
     /// Slowdowns of the measured flows of open-loop arrivals.

@@ -9,6 +9,7 @@ use crate::observe::{Counted, Resent};
 use crate::result::{Detail, RunResult, Tally};
 use crate::rounds::{Calls, Running};
 use crate::run::{Outcome, Plan};
+use crate::workload::Flow;
 use rustc_hash::FxHashMap;
 use srd_fabric::rng::stream_seed;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, US, World};
@@ -16,6 +17,7 @@ use srd_rivals::rc::RcHost;
 use srd_rivals::ue::UeHost;
 use srd_rivals::{FlowHost, Repeats};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,6 +45,17 @@ struct Registry {
     goodput: Vec<Vec<u64>>,
     /// Whether the progress of flows is recorded.
     observed: bool,
+    /// Messages of each flow that have not arrived; empty unless flows carry those of a program.
+    awaited: Vec<Awaited>,
+}
+
+/// Messages of one flow under way to its receiver, which the connection carries in order.
+#[derive(Debug)]
+struct Awaited {
+    bytes: u64,
+    /// Bytes of the first message that have not arrived.
+    left: u64,
+    numbers: VecDeque<u32>,
 }
 
 /// A flow in the state of its sender.
@@ -71,7 +84,9 @@ impl<H> RivalHost<H> {
         for done in reports.done.drain(..) {
             let (flow, round) = ((done.tag & 0xFFFF_FFFF) as u32, (done.tag >> 32) as u32);
             self.board.flow_end(FlowEnd { flow, round, at: done.at });
-            self.board.flow_arrived(FlowEnd { flow, round, at: done.at });
+            if self.registry.borrow().awaited.is_empty() {
+                self.board.flow_arrived(FlowEnd { flow, round, at: done.at });
+            }
         }
         if reports.got.is_empty() {
             return;
@@ -81,6 +96,9 @@ impl<H> RivalHost<H> {
             let Some(flow) = registry.flow_of.get(&(got.src, got.conn)) else { continue };
             if registry.observed {
                 self.board.progress_add(*flow, got.bytes);
+            }
+            if let Some(awaited) = registry.awaited.get_mut(*flow as usize) {
+                awaited.take(*flow, got.bytes, now, &self.board);
             }
             let Some(at) = now.checked_div(registry.interval_ps) else { continue };
             let series = &mut registry.goodput[*flow as usize];
@@ -116,9 +134,31 @@ impl<P, H: FlowHost<P>> Host<P> for RivalHost<H> {
             registry.borrow_mut().flow_of.insert((io.host(), conn), sending.flow);
             conn
         });
+        if let Some(awaited) = registry.borrow_mut().awaited.get_mut(sending.flow as usize) {
+            awaited.numbers.push_back((token >> 32) as u32);
+        }
         let tag = u64::from(sending.flow) | token >> 32 << 32;
         host.post(conn, tag, sending.bytes, io);
     }
+}
+
+impl Awaited {
+    /// Takes arrived payload, and reports messages that are complete.
+    fn take(&mut self, flow: u32, bytes: u32, at: Ps, board: &Board) {
+        let mut rest = u64::from(bytes);
+        while rest >= self.left {
+            let Some(round) = self.numbers.pop_front() else { return };
+            rest -= std::mem::replace(&mut self.left, self.bytes);
+            board.flow_arrived(FlowEnd { flow, round, at });
+        }
+        self.left -= rest;
+    }
+}
+
+/// No message under way.
+fn awaited(flows: &[Flow]) -> Vec<Awaited> {
+    let one = |f: &Flow| Awaited { bytes: f.bytes, left: f.bytes, numbers: VecDeque::new() };
+    flows.iter().map(one).collect()
 }
 
 /// A rival's retransmissions, whatever its packets are.
@@ -209,6 +249,7 @@ fn run<P: Clone, H: FlowHost<P> + Repeating>(
         interval_ps: plan.spec.measure.goodput_us * US,
         goodput: vec![Vec::new(); flows.len()],
         observed: plan.spec.measure.observe,
+        awaited: if plan.flows.program.is_some() { awaited(flows) } else { Vec::new() },
     }));
     let host = |h: u32| RivalHost {
         host: make(HostId(h), stream_seed(plan.seed, STREAM_HOST, h.into())),

@@ -1,5 +1,6 @@
 //! Rounds of flows on a world of any transport: starts flows, records their ends, fires triggers.
 
+use crate::app::{AppOutcome, Play};
 use crate::board::{FlowEnd, SharedBoard};
 use crate::observe::{Counted, Moment, Observation, Resent, Sampler};
 use crate::spec::Spec;
@@ -40,6 +41,12 @@ pub struct Running<'a, P, H> {
     pub tail_ps: Ps,
     seen_arrivals: usize,
     sampler: Option<Sampler>,
+    /// The program in execution, if the flows carry one's messages.
+    play: Option<Play<'a>>,
+    /// Start of each message of the program, by its operation.
+    sent_at: Vec<Ps>,
+    /// Messages of each flow that have not ended.
+    flow_left: Vec<u32>,
 }
 
 /// Calls that start flows: one token per flow, and those of warm-up and background flows.
@@ -87,6 +94,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             tail_ps: 0,
             seen_arrivals: 0,
             sampler: None,
+            play: flows.program.as_deref().map(|p| Play::new(&p.schedule)),
+            sent_at: Vec::new(),
+            flow_left: flows.program.as_deref().map_or_else(Vec::new, |p| p.messages.clone()),
         }
     }
 
@@ -141,6 +151,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
     pub fn go(&mut self) {
         let limit = self.spec.time_ms_max * MS;
         // Triggers act at the exact event; a barrier of some microseconds tolerates a delay.
+        if self.play.is_some() {
+            return self.play_go(limit);
+        }
         let events = if self.flows.triggers.is_empty() { LOOK_EVERY } else { 1 };
         let ahead = (self.spec.workload.barrier_us * US / 2).max(US);
         self.round_start(self.spec.workload.start_us * US);
@@ -167,6 +180,90 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
                 self.round_start(self.end_last + self.spec.workload.barrier_us * US);
             }
         }
+    }
+
+    /// Executes the program until it is done, or the time is up.
+    fn play_go(&mut self, limit: Ps) {
+        let start = self.spec.workload.start_us * US;
+        self.fct.push(vec![None; self.flows.flows.len()]);
+        self.started = vec![None; self.flows.flows.len()];
+        self.sent_at = vec![0; self.flows.program.as_deref().map_or(0, |p| p.flow_of.len())];
+        self.left = self.flows.flows.len();
+        self.rounds_at.push(start);
+        // Flows are warmed up before the beginning.
+        self.advance(start, u64::MAX);
+        self.play_do(start, |play| play.begin(start));
+        loop {
+            let due = self.play.as_ref().and_then(Play::due).unwrap_or(Ps::MAX);
+            let event = self.world.next_event_at().unwrap_or(Ps::MAX);
+            if self.play.as_ref().is_none_or(Play::done) || due.min(event) > limit {
+                break;
+            }
+            if due < event {
+                self.play_do(due, |play| play.until(due));
+            } else {
+                self.advance(event, 1);
+                self.play_look();
+            }
+        }
+        for (fct, left) in self.fct[0].iter_mut().zip(&self.flow_left) {
+            if *left > 0 {
+                *fct = None;
+            }
+        }
+    }
+
+    /// Lets the program go on, and starts the messages that may begin.
+    fn play_do(&mut self, at: Ps, go: impl FnOnce(&mut Play<'a>)) {
+        let (Some(play), Some(program)) = (&mut self.play, self.flows.program.as_deref()) else {
+            return;
+        };
+        go(play);
+        // A message within a host arrives at once, and may let others begin.
+        loop {
+            let sends = play.sends_take();
+            if sends.is_empty() {
+                return;
+            }
+            for send in sends {
+                let Some(flow) = program.flow_of[send as usize] else {
+                    play.arrived(send, at);
+                    play.sent(send, at);
+                    continue;
+                };
+                self.sent_at[send as usize] = at;
+                let i = flow as usize;
+                self.started[i].get_or_insert(at);
+                let token = self.tokens[i] | u64::from(send) << 32;
+                let at = at.max(self.world.now());
+                self.world.call_at(at, self.flows.flows[i].src, token);
+            }
+        }
+    }
+
+    /// Tells the program which messages have arrived and ended.
+    fn play_look(&mut self) {
+        let arrivals = self.board.arrivals_from(self.seen_arrivals);
+        self.seen_arrivals += arrivals.len();
+        for a in arrivals.iter().filter(|a| a.flow & WARM == 0) {
+            self.play_do(a.at, |play| play.arrived(a.round, a.at));
+        }
+        let ends = self.board.ends_from(self.seen_ends);
+        self.seen_ends += ends.len();
+        for end in ends.iter().filter(|e| e.flow & WARM == 0) {
+            let (i, took) = (end.flow as usize, end.at - self.sent_at[end.round as usize]);
+            // A flow counts with its slowest message.
+            self.fct[0][i] = self.fct[0][i].max(Some(took));
+            self.flow_left[i] -= 1;
+            self.left -= usize::from(self.flow_left[i] == 0);
+            self.end_last = self.end_last.max(end.at);
+            self.play_do(end.at, |play| play.sent(end.round, end.at));
+        }
+    }
+
+    /// Times of the program, if the flows carry one's messages.
+    pub fn app(&self) -> Option<AppOutcome> {
+        self.play.as_ref().map(Play::outcome)
     }
 
     /// Time from the start of the last round to the end of its last flow; `None` if a flow did not

@@ -9,7 +9,7 @@ use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, copa, fluid, limits, pauses, poisson, rings, rival, saa, srd, tcp};
+use crate::{app, congestion, copa, fluid, limits, pauses, poisson, rings, rival, saa, srd, tcp};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -55,7 +55,11 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     if spec.transport == Transport::Static {
         return congestion::run(spec, &topo, folder, seed);
     }
-    let flows = spec.workload.flows(&topo, folder, seed)?;
+    let flows = if app::is_program(spec.workload.pattern) {
+        app::flows(spec, topo.hosts(), folder, seed)?
+    } else {
+        spec.workload.flows(&topo, folder, seed)?
+    };
     if flows.flows.is_empty() {
         return Err("the workload has no flows".into());
     }
@@ -146,6 +150,7 @@ impl Plan<'_> {
         let (cpu_ns, wall_ns) = (cpu_ns() - cpu, wall.elapsed().as_nanos() as u64);
         let observation = running.observed().map(Box::new);
         let phase_ps = running.phase_ps();
+        let app = running.app();
         let Running { world, fct, arrived, rounds_at, board, .. } = running;
         let totals = world.totals();
         debug_assert!(totals.conserved());
@@ -158,7 +163,10 @@ impl Plan<'_> {
         let open_loop = self.spec.workload.poisson.as_ref();
         let open_loop =
             open_loop.map(|p| poisson::outcome(p, &self.topo, &self.flows.flows, &fct[0]));
-        let per_round: u64 = self.flows.flows.iter().map(|f| framing.packets(f.bytes)).sum();
+        let program = self.flows.program.as_deref();
+        let messages = |i: usize| program.map_or(1, |p| u64::from(p.messages[i]));
+        let flows = self.flows.flows.iter().enumerate();
+        let per_round: u64 = flows.map(|(i, f)| messages(i) * framing.packets(f.bytes)).sum();
         // Endless flows have no packet count; the count is computed from arrived bytes.
         let data_packets = if self.spec.workload.endless {
             out.goodput.iter().sum::<u64>() / u64::from(framing.mtu)
@@ -201,6 +209,7 @@ impl Plan<'_> {
             limits: limits::outcome(&world),
             deadlock: world.deadlock().map(|d| d.describe(&self.topo)),
             phase_ps,
+            app,
             open_loop,
             fluid_ps,
             ports_per_host: self.topo.tree().map(srd_fabric::KaryNTree::ports_per_host),

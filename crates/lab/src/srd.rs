@@ -109,8 +109,9 @@ fn world_of(
     let mut config = WorldConfig::new(plan.seed);
     // Within windows, hosts share only the board, which records times. Triggers need events in
     // order.
-    config.windows =
-        plan.flows.triggers.is_empty() && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
+    config.windows = plan.flows.program.is_none()
+        && plan.flows.triggers.is_empty()
+        && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
     let world =
         World::new(plan.topo.clone(), config, |_| hosts.next().expect("one was made for each"));
     Ok((world.map_err(|e| e.to_string())?, Calls { tokens, warm, background }))
@@ -168,7 +169,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
         VerbSpec::WriteImm => Verb::WriteImm,
         VerbSpec::Send => Verb::Send,
     };
-    if flows.flows.iter().any(|f| f.on_received.is_some()) {
+    if flows.program.is_some() || flows.flows.iter().any(|f| f.on_received.is_some()) {
         verb = Verb::WriteImm;
     }
     let full = Framing::new(e.mtu.into(), PacketType::Write).full();
@@ -198,6 +199,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
         verb,
         message_bytes: e.message_bytes,
         qp_shared: e.qp_shared,
+        messages: flows.program.is_some(),
         watch: WatchSpec {
             bucket_ps: spec.measure.goodput_us * US,
             flows: spec.measure.flows,

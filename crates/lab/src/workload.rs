@@ -1,5 +1,6 @@
 //! Flows from a spec's workload.
 
+use crate::app::Program;
 use crate::spec::{CmUnit, Pattern, Workload};
 use crate::{pattern, poisson};
 use srd_fabric::htsim::{CmFile, StartUnit, TriggerKind};
@@ -46,6 +47,8 @@ pub struct Flows {
     pub triggers: Vec<Trigger>,
     /// Sender and receiver of each background flow.
     pub background: Vec<(HostId, HostId)>,
+    /// The program whose messages the flows carry, if it is one.
+    pub program: Option<Box<Program>>,
 }
 
 impl Workload {
@@ -79,6 +82,9 @@ impl Workload {
                 return self.application(topo, &mut rng);
             }
             Pattern::Cm => return self.matrix(topo, folder),
+            Pattern::App | Pattern::Goal => {
+                return Err("patterns \"app\" and \"goal\" are not for this transport".into());
+            }
             Pattern::Poisson => {
                 let spec = self.poisson.as_ref();
                 let spec = spec.ok_or("workload.poisson is missing: give its sizes and load")?;
@@ -102,7 +108,7 @@ impl Workload {
             }
         }
         let background = self.background(topo, &flows, &mut rng)?;
-        Ok(Flows { flows, triggers: Vec::new(), background })
+        Ok(Flows { flows, background, ..Flows::default() })
     }
 
     /// Application patterns: step by step, with a barrier after each step.
@@ -321,7 +327,7 @@ fn flows_of(cm: &CmFile, topo: &Topology) -> Result<Flows, String> {
             on_received: c.recv_done_trigger,
         });
     }
-    Ok(Flows { flows, triggers, background: Vec::new() })
+    Ok(Flows { flows, triggers, ..Flows::default() })
 }
 
 /// A random permutation without fixed points.

@@ -44,6 +44,8 @@ fn every_field_of_the_parser_is_in_the_manual_and_no_other() {
         ("`network`", "network.zz = 1"),
         ("`workload`", "workload.zz = 1"),
         ("`workload.poisson`", "workload.poisson.zz = 1"),
+        ("`app`", "app.zz = 1"),
+        ("`app.published`", "app = { pattern = \"halo3d\", bytes = 1, published = [{ zz = 1 }] }"),
         ("`engine`", "engine.zz = 1"),
         ("`tcp`", "tcp.zz = 1"),
         ("`rc`", "rc.zz = 1"),

@@ -3,7 +3,7 @@
 use super::{
     application,
     fabric::{Fabric, Said},
-    rails,
+    hpcc, openfoam, rails,
 };
 use crate::Result;
 use std::{thread::sleep, time::Duration};
@@ -174,6 +174,34 @@ pub const CASES: &[Case] = &[
         short: false,
         travels: true,
         run: application::run,
+    },
+    Case {
+        name: "OpenFOAM motorBike, 2 hosts, beside runs over TCP",
+        needs: "simpleFoam",
+        short: false,
+        travels: true,
+        run: |f| openfoam::run(f, 2, false),
+    },
+    Case {
+        name: "OpenFOAM motorBike, 4 hosts, beside runs over TCP",
+        needs: "simpleFoam",
+        short: false,
+        travels: true,
+        run: |f| openfoam::run(f, 4, false),
+    },
+    Case {
+        name: "OpenFOAM motorBike, 2 hosts, each spine dead for 1 s, beside runs over TCP",
+        needs: "simpleFoam",
+        short: false,
+        travels: true,
+        run: |f| openfoam::run(f, 2, true),
+    },
+    Case {
+        name: "hpcc, 2 hosts, beside a run over TCP",
+        needs: "hpcc",
+        short: false,
+        travels: true,
+        run: hpcc::run,
     },
 ];
 

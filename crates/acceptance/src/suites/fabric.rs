@@ -213,6 +213,34 @@ impl Fabric {
         } else {
             "10.1.0.10:2,10.1.1.10:2,10.1.0.11:2,10.1.1.11:2"
         };
+        self.mpi_hosts(over, seconds, hosts, ranks, program)
+    }
+
+    /// As [`Fabric::mpi_over`], with one rank on each of two or four hosts.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi_spread(
+        &self,
+        over: Transport,
+        seconds: u32,
+        hosts: u32,
+        program: &str,
+    ) -> Result<Said> {
+        let all = ["10.1.0.10:1", "10.1.1.10:1", "10.1.0.11:1", "10.1.1.11:1"];
+        let chosen = all.get(..hosts as usize).ok_or("the fabric has four hosts")?.join(",");
+        self.mpi_hosts(over, seconds, &chosen, hosts, program)
+    }
+
+    /// Runs an MPI program on hosts given as `mpirun` expects them.
+    fn mpi_hosts(
+        &self,
+        over: Transport,
+        seconds: u32,
+        hosts: &str,
+        ranks: u32,
+        program: &str,
+    ) -> Result<Said> {
         let agent = self.agent();
         // The hosts share this machine's processors, but Open MPI does not know that.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);

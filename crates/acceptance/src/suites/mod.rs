@@ -5,10 +5,13 @@ mod application;
 mod cases;
 mod fabric;
 mod fabtests;
+mod hpcc;
 mod impi;
 mod mpi4py;
+mod openfoam;
 mod pyverbs;
 mod rails;
+mod share;
 mod suite;
 mod wheel;
 
@@ -31,6 +34,8 @@ use std::{
 const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- made by `cargo xtask acceptance --update` -->";
 const END: &str = "<!-- end of what is made -->";
+/// What the cases of `apps` need.
+const APPS: [&str; 3] = ["lmp", "simpleFoam", "hpcc"];
 /// Bytes below which a program may not use every spine.
 const SEEN_BYTES_MIN: u64 = 4096;
 
@@ -45,6 +50,8 @@ enum Outcome {
 #[derive(Default)]
 struct Wanted {
     short: bool,
+    /// Only the cases of scientific applications.
+    apps: bool,
     update: bool,
     only: Option<String>,
     given: Given,
@@ -56,6 +63,7 @@ struct Wanted {
 pub fn run_command(args: &mut Args) -> Result {
     let wanted = Wanted {
         short: args.flag("--short"),
+        apps: false,
         update: args.flag("--update"),
         only: args.value("--only")?,
         given: Given {
@@ -66,6 +74,24 @@ pub fn run_command(args: &mut Args) -> Result {
             impi: args.value("--impi")?,
         },
         suites: suite::Paths::take(args)?,
+    };
+    args.end()?;
+    acceptance(&wanted)
+}
+
+/// `apps [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]`: the scientific applications
+/// alone.
+pub fn apps_command(args: &mut Args) -> Result {
+    let wanted = Wanted {
+        apps: true,
+        update: args.flag("--update"),
+        only: args.value("--only")?,
+        given: Given {
+            srd: args.value("--srd")?,
+            verbs: args.value("--verbs")?,
+            ..Given::default()
+        },
+        ..Wanted::default()
     };
     args.end()?;
     acceptance(&wanted)
@@ -96,8 +122,11 @@ type Row = (String, String, Outcome);
 
 fn acceptance(wanted: &Wanted) -> Result {
     let (only, given) = (wanted.only.as_deref(), &wanted.given);
-    let chosen =
-        |c: &&Case| (c.short || !wanted.short) && only.is_none_or(|word| c.name.contains(word));
+    let chosen = |c: &&Case| {
+        (c.short || !wanted.short)
+            && (!wanted.apps || APPS.contains(&c.needs))
+            && only.is_none_or(|word| c.name.contains(word))
+    };
     let cases: Vec<&Case> = CASES.iter().filter(chosen).collect();
     if wanted.update && wanted.short {
         return Err(
@@ -135,15 +164,16 @@ fn acceptance(wanted: &Wanted) -> Result {
         report(case.name, began, &outcome);
         rows.push((version(case.needs), case.name.to_owned(), outcome));
     }
-    if !wanted.short {
+    if !wanted.short && !wanted.apps {
         rows.extend(wheel_rows(&fabric, only, given.wheel.as_deref()));
         rows.extend(impi_rows(&fabric, only, given.impi.as_deref()));
         rows.extend(mpi4py_rows(&fabric, only, given.mpi4py.as_deref(), wanted.update));
     }
     if wanted.update && !rows.is_empty() {
-        document_write(&rows, only.is_some())?;
+        document_write(&rows, only.is_some() || wanted.apps)?;
     }
-    let unexpected = if wanted.short { 0 } else { suites.run(&fabric, only, wanted.update)? };
+    let unexpected =
+        if wanted.short || wanted.apps { 0 } else { suites.run(&fabric, only, wanted.update)? };
     let failed = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_))).count();
     let skipped = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Skipped(_))).count();
     println!("acceptance: {} cases, {failed} failed, {skipped} skipped", rows.len());
@@ -300,6 +330,8 @@ fn version(program: &str) -> String {
         "rdma/fabric.h" => ("libfabric-dev", "libfabric"),
         "ib_send_bw" => ("perftest", "perftest"),
         "lmp" => ("lammps", "LAMMPS"),
+        "simpleFoam" => ("openfoam", "OpenFOAM"),
+        "hpcc" => ("hpcc", "HPC Challenge"),
         "mpi4py" => ("python3-mpi4py", "mpi4py"),
         _ => ("openmpi-bin", "Open MPI"),
     };

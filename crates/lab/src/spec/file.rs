@@ -47,6 +47,7 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("peers", include_str!("../../specs/peers.toml")),
     ("flowcap", include_str!("../../specs/flowcap.toml")),
     ("generations", include_str!("../../specs/generations.toml")),
+    ("apps", include_str!("../../specs/apps.toml")),
 ];
 
 /// The rows of `run guards`, which `all` does not include, because each row runs once for each

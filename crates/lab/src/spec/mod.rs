@@ -1,5 +1,6 @@
 //! Experiment specs: a TOML file parsed into plain data.
 
+mod app;
 mod copa;
 mod fault;
 mod file;
@@ -12,6 +13,7 @@ mod rc;
 mod tcp;
 mod ue;
 
+pub use app::{AppAlgorithm, AppPattern, AppSpec, PublishedSpec};
 pub use copa::{CopaInitiatorSpec, CopaPolicySpec, CopaRecoverySpec, CopaSpec, CopaVerbSpec};
 pub use fault::{FaultSpec, SlowSet};
 pub use file::{EMBEDDED, SpecFile, embedded};
@@ -85,6 +87,8 @@ pub struct Spec {
     pub host_model: Option<String>,
     /// Flows: who sends what to whom.
     pub workload: Workload,
+    /// A parallel program (only with `workload.pattern = "app"`).
+    pub app: Option<AppSpec>,
     /// Faults.
     #[serde(default)]
     pub fault: Vec<FaultSpec>,
@@ -520,6 +524,10 @@ pub enum Pattern {
     Cm,
     /// Flows of random sizes at random times between any hosts: `[workload.poisson]`.
     Poisson,
+    /// A parallel program: `[app]`.
+    App,
+    /// A parallel program as GOAL text, named by `file`.
+    Goal,
 }
 
 /// See [`Workload::placing`].
@@ -571,9 +579,13 @@ pub struct Workload {
     #[serde(default = "one")]
     pub bytes_spread: u32,
     /// Placement of an application's ranks on hosts: "linear" or "drawn" (all-to-all, halo,
-    /// allreduce).
+    /// allreduce, app, goal).
     #[serde(default)]
     pub placing: Placing,
+    /// Processes of each host, which execute a program's ranks, as many in a row as it has
+    /// (app, goal; default 1). Messages between the ranks of a host arrive at once.
+    #[serde(default = "one")]
+    pub processes_per_host: u32,
     /// Background pairs, drawn from the seed among hosts without other flows. They send from the
     /// first round on and are not measured.
     #[serde(default)]
@@ -611,7 +623,7 @@ pub struct Workload {
     /// Start of the first round in us.
     #[serde(default = "start_us")]
     pub start_us: u64,
-    /// Matrix file (cm), relative to the spec file.
+    /// File of a matrix (cm) or of a schedule (goal), relative to the spec file.
     pub file: Option<String>,
     /// Unit of the matrix' start times.
     pub unit: Option<CmUnit>,
