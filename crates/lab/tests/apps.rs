@@ -132,6 +132,7 @@ fn a_goal_file_is_executed() {
     let r = goal_run("ping", ping_pong).unwrap();
     let app = r.app.as_ref().unwrap();
     assert!(app.done);
+    assert_eq!(app.steps_ps, [app.total_ps], "all of it is one step");
     // 50 us, and two messages of one packet each, one way.
     let floor_us = r.summary.floor_us;
     let us = total_us(&r);

@@ -217,7 +217,12 @@ impl<'a> Play<'a> {
     pub fn outcome(&self) -> AppOutcome {
         let ended = self.steps.iter().take_while(|(left, _)| *left == 0).map(|(_, at)| *at);
         let mut before = self.began_at;
-        let steps_ps = ended.map(|at| at - std::mem::replace(&mut before, at)).collect();
+        let mut steps_ps: Vec<Ps> =
+            ended.map(|at| at - std::mem::replace(&mut before, at)).collect();
+        if self.schedule.steps == 0 && self.done() {
+            // A schedule from a file has no marks: all of it is one step.
+            steps_ps.push(self.ended_at.saturating_sub(self.began_at));
+        }
         let mut cpus = vec![0u64; self.schedule.ranks as usize];
         self.cpus.keys().for_each(|(rank, _)| cpus[*rank as usize] += 1);
         AppOutcome {
