@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the built-in experiments.
-const EXPERIMENTS: [&str; 36] = [
+const EXPERIMENTS: [&str; 38] = [
     "fig2",
     "fig3",
     "fig4",
@@ -115,6 +115,8 @@ const EXPERIMENTS: [&str; 36] = [
     "peers",
     "flowcap",
     "generations",
+    "coexist",
+    "hostnoise",
 ];
 
 #[test]

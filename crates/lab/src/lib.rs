@@ -6,6 +6,7 @@
 //! [`wire_bytes`] defines which bytes are counted.
 #![forbid(unsafe_code)]
 
+mod away;
 mod batch;
 mod board;
 mod cdf;
@@ -15,10 +16,12 @@ mod congestion;
 mod copa;
 mod faults;
 mod figures;
+mod figures_away;
 mod figures_copa;
 mod figures_goal;
 mod figures_host;
 mod figures_load;
+mod figures_mixed;
 mod figures_phase;
 mod figures_rival;
 mod floor;
@@ -26,6 +29,7 @@ mod fluid;
 mod guards;
 mod host;
 mod limits;
+mod mixed;
 mod network;
 mod noise;
 pub mod observe;
@@ -49,6 +53,7 @@ mod tcp;
 mod watch;
 mod workload;
 
+pub use away::AwayOutcome;
 pub use batch::{Job, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use cdf::SizeCdf;

@@ -75,6 +75,10 @@ pub struct Spec {
     pub host_model: Option<String>,
     /// Flows: who sends what to whom.
     pub workload: Workload,
+    /// In a spec file `[[workload.also]]`: further groups of flows in the same network, each with a
+    /// transport of its own.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Spec>,
     /// Faults.
     #[serde(default)]
     pub fault: Vec<FaultSpec>,
@@ -521,6 +525,8 @@ pub enum CmUnit {
 pub struct Workload {
     /// Traffic pattern.
     pub pattern: Pattern,
+    /// Name of this group of flows in tables, where there are several; default: its transport.
+    pub name: Option<String>,
     /// Size of each flow in bytes.
     #[serde(default = "flow_bytes")]
     pub bytes: u64,
@@ -528,6 +534,9 @@ pub struct Workload {
     pub senders: Option<u32>,
     /// Pairs of hosts.
     pub pairs: Option<u32>,
+    /// Hosts of each leaf that have no flows, from its first on (leaf-pairs; default 0).
+    #[serde(default)]
+    pub skip_hosts: u32,
     /// Peers of each host (ring).
     pub peers: Option<u32>,
     /// Distance between sender and receiver in host numbers (shift).
