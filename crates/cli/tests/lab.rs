@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the built-in experiments.
-const EXPERIMENTS: [&str; 37] = [
+const EXPERIMENTS: [&str; 39] = [
     "fig2",
     "fig3",
     "fig4",
@@ -116,6 +116,8 @@ const EXPERIMENTS: [&str; 37] = [
     "flowcap",
     "generations",
     "apps",
+    "coexist",
+    "hostnoise",
 ];
 
 #[test]

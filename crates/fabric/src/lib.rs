@@ -63,7 +63,7 @@ pub mod wheel;
 mod world;
 
 pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
-pub use host::{Delivered, FlowId, Host, HostIo, Outbound, PACKET_BYTES_MAX, Tag};
+pub use host::{Delivered, FlowId, Host, HostIo, HostNet, Outbound, PACKET_BYTES_MAX, Tag};
 pub use limit::{FlowLimit, FlowLimitError, FlowLimitStats, LIMITED_FLOWS_MAX};
 pub use lossless::{
     CreditConfig, Credits, Deadlock, FlowControl, Pauses, PfcConfig, RegisterOp, Service,

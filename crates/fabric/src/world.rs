@@ -109,7 +109,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         host: HostId,
         act: impl FnOnce(&mut H, &mut HostIo<'_, P>) -> R,
     ) -> R {
-        let mut io = HostIo { net: &mut self.net, host };
+        let mut io = HostIo::new(&mut self.net, host);
         act(&mut self.hosts[host.0 as usize], &mut io)
     }
 
@@ -226,7 +226,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             }
             TIMER => {
                 if self.net.timer_due(id) {
-                    let mut io = HostIo { net: &mut self.net, host: HostId(id) };
+                    let mut io = HostIo::new(&mut self.net, HostId(id));
                     let now = io.now();
                     self.hosts[id as usize].on_timer(now, &mut io);
                 }
@@ -257,7 +257,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             }
             ROOM if self.net.stalled(id) => self.net.room_hold(event),
             ROOM => {
-                let mut io = HostIo { net: &mut self.net, host: HostId(id) };
+                let mut io = HostIo::new(&mut self.net, HostId(id));
                 let now = io.now();
                 self.hosts[id as usize].on_room(now, &mut io);
             }
@@ -278,7 +278,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     return;
                 }
                 if let Some(token) = self.net.calls.take(event.b) {
-                    let mut io = HostIo { net: &mut self.net, host: HostId(event.id()) };
+                    let mut io = HostIo::new(&mut self.net, HostId(event.id()));
                     let now = io.now();
                     self.hosts[event.id() as usize].on_call(now, token, &mut io);
                 }
@@ -312,7 +312,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     self.net.schedule(at, Event::new(RING_OUT, host, packet));
                 }
                 RingStep::Call => {
-                    let mut io = HostIo { net: &mut self.net, host: HostId(host) };
+                    let mut io = HostIo::new(&mut self.net, HostId(host));
                     let now = io.now();
                     self.hosts[host as usize].on_ring(now, &mut io);
                 }
@@ -370,7 +370,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         };
         let now = net.now;
         net.ring_open(h.bytes);
-        let mut io = HostIo { net, host: HostId(host) };
+        let mut io = HostIo::new(net, HostId(host));
         self.hosts[host as usize].on_packet(now, delivered, &mut io);
         self.net.ring_close();
     }

@@ -121,7 +121,41 @@ pub fn run_all(
         work();
     });
     let taken = results.into_iter().map(|r| r.into_inner().expect("all threads have ended"));
-    taken.map(|r| r.expect("every job was taken")).collect()
+    let results: Vec<RunResult> =
+        taken.map(|r| r.expect("every job was taken")).collect::<Result<_, String>>()?;
+    Ok(apart(results))
+}
+
+/// Results of groups of flows as cases of their own, after that of the first group.
+fn apart(results: Vec<RunResult>) -> Vec<RunResult> {
+    if results.iter().all(|r| r.also.is_empty()) {
+        return results;
+    }
+    let mut out: Vec<RunResult> = Vec::new();
+    let mut rest: Vec<RunResult> = Vec::new();
+    let same =
+        |a: &RunResult, b: &RunResult| (&a.spec.case, &a.spec.name) == (&b.spec.case, &b.spec.name);
+    for mut result in results {
+        if out.last().is_some_and(|last| !same(last, &result)) {
+            out.append(&mut grouped(&mut rest));
+        }
+        rest.append(&mut result.also);
+        out.push(result);
+    }
+    out.append(&mut grouped(&mut rest));
+    out
+}
+
+/// Orders results by their case, in which cases appear first; seeds keep their order.
+fn grouped(results: &mut Vec<RunResult>) -> Vec<RunResult> {
+    let mut cases: Vec<String> = Vec::new();
+    for r in results.iter() {
+        if !cases.contains(&r.spec.case) {
+            cases.push(r.spec.case.clone());
+        }
+    }
+    results.sort_by_key(|r| cases.iter().position(|c| *c == r.spec.case));
+    std::mem::take(results)
 }
 
 #[cfg(test)]

@@ -18,13 +18,21 @@ pub struct FlowEnd {
 /// Reports of all hosts of one run, which is single-threaded.
 #[derive(Debug, Default)]
 pub struct Board {
+    /// Number of this part's first flow in the whole workload.
+    first: u32,
+    reports: Rc<Reports>,
+    /// Flows whose arrival is derived from their payload; empty if arrivals are not recorded.
+    awaited: RefCell<Vec<Awaited>>,
+}
+
+/// Reports to all parts of a board.
+#[derive(Debug, Default)]
+struct Reports {
     ends: RefCell<Vec<FlowEnd>>,
     arrivals: RefCell<Vec<FlowEnd>>,
     failures: Cell<u64>,
     /// Arrived payload of each flow; empty if progress is not recorded.
     progress: RefCell<Vec<u64>>,
-    /// Flows whose arrival is derived from their payload; empty if arrivals are not recorded.
-    awaited: RefCell<Vec<Awaited>>,
 }
 
 /// A flow that runs once in each round.
@@ -39,13 +47,23 @@ struct Awaited {
 pub type SharedBoard = Rc<Board>;
 
 impl Board {
+    /// A part of this board for hosts that number their flows from 0, of which the first is number
+    /// `first` of the whole workload.
+    pub fn part(&self, first: u32) -> Self {
+        Self { first, reports: Rc::clone(&self.reports), awaited: RefCell::default() }
+    }
+    /// A report with the flow's number in the whole workload. Flows that are not measured keep
+    /// their mark, which is a higher bit.
+    const fn whole(&self, end: FlowEnd) -> FlowEnd {
+        FlowEnd { flow: end.flow.wrapping_add(self.first), ..end }
+    }
     /// Reports the end of a flow.
     pub fn flow_end(&self, end: FlowEnd) {
-        self.ends.borrow_mut().push(end);
+        self.reports.ends.borrow_mut().push(self.whole(end));
     }
     /// Reports that a receiver has all of a flow.
     pub fn flow_arrived(&self, end: FlowEnd) {
-        self.arrivals.borrow_mut().push(end);
+        self.reports.arrivals.borrow_mut().push(self.whole(end));
     }
     /// Derives arrivals of flows of these sizes from the calls of [`Board::payload_arrived`].
     pub fn arrivals_await(&self, bytes: impl Iterator<Item = u64>) {
@@ -64,43 +82,45 @@ impl Board {
     }
     /// Starts to record the progress of `flows` flows.
     pub fn progress_begin(&self, flows: usize) {
-        self.progress.borrow_mut().resize(flows, 0);
+        self.reports.progress.borrow_mut().resize(flows, 0);
     }
     /// Adds to the progress of a flow.
     pub fn progress_add(&self, flow: u32, bytes: u32) {
-        if let Some(sum) = self.progress.borrow_mut().get_mut(flow as usize) {
+        if let Some(sum) = self.reports.progress.borrow_mut().get_mut((flow + self.first) as usize)
+        {
             *sum += u64::from(bytes);
         }
     }
     /// Sets the progress of a flow.
     pub fn progress_set(&self, flow: u32, bytes: u64) {
-        if let Some(sum) = self.progress.borrow_mut().get_mut(flow as usize) {
+        if let Some(sum) = self.reports.progress.borrow_mut().get_mut((flow + self.first) as usize)
+        {
             *sum = bytes.max(*sum);
         }
     }
     /// Arrived payload of a flow in all rounds.
     pub fn progress(&self, flow: usize) -> u64 {
-        self.progress.borrow().get(flow).copied().unwrap_or(0)
+        self.reports.progress.borrow().get(flow).copied().unwrap_or(0)
     }
     /// Reports a request that ended in error.
     pub fn failure(&self) {
-        self.failures.set(self.failures.get() + 1);
+        self.reports.failures.set(self.reports.failures.get() + 1);
     }
     /// Number of ended flows.
     pub fn ended(&self) -> usize {
-        self.ends.borrow().len()
+        self.reports.ends.borrow().len()
     }
     /// Ended flows, in order, from the `from`th on.
     pub fn ends_from(&self, from: usize) -> Vec<FlowEnd> {
-        self.ends.borrow()[from..].to_vec()
+        self.reports.ends.borrow()[from..].to_vec()
     }
     /// Flows complete at their receivers, in order, from the `from`th on.
     pub fn arrivals_from(&self, from: usize) -> Vec<FlowEnd> {
-        self.arrivals.borrow()[from..].to_vec()
+        self.reports.arrivals.borrow()[from..].to_vec()
     }
     /// Number of requests that ended in error.
     pub fn failures(&self) -> u64 {
-        self.failures.get()
+        self.reports.failures.get()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::policy::own_policies;
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
 };
-use crate::{app, noise, rings};
+use crate::{app, away, mixed, noise, rings};
 use srd_fabric::PACKET_BYTES_MAX;
 
 /// Most placements of a run, about a week of computing.
@@ -16,8 +16,19 @@ const PLACEMENTS_MAX: u32 = 10_000_000;
 /// # Errors
 /// The text names the field and what to give instead.
 pub fn check(spec: &Spec) -> Result<(), String> {
+    mixed::check(spec)?;
+    group(spec)?;
+    spec.also
+        .iter()
+        .zip(2..)
+        .try_for_each(|(also, n)| group(also).map_err(|e| format!("workload.also, group {n}: {e}")))
+}
+
+/// Checks a group of flows, which is the whole case if there is only one.
+fn group(spec: &Spec) -> Result<(), String> {
     spec.network.check()?;
     rings::check(spec)?;
+    away::check(spec)?;
     poisson(spec)?;
     program(spec)?;
     host_model(spec)?;

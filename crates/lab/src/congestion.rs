@@ -83,6 +83,10 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         open_loop: None,
         fluid_ps: None,
         ports_per_host: topo.tree().map(srd_fabric::KaryNTree::ports_per_host),
+        also: Vec::new(),
+        seen_ps: Vec::new(),
+        round_ps: Vec::new(),
+        away: None,
     })
 }
 

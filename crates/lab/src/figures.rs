@@ -2,12 +2,14 @@
 //! effects of faults, the cost of order, state per host.
 
 use crate::figures_app::{app_rows, collective_rows};
+use crate::figures_away::away_rows;
 use crate::figures_copa::{
     dropped_over_host, goodput_over_host, grid, lost_percent, sharing_rows, transport_rows,
 };
 use crate::figures_goal::{fluid_rows, goal_rows};
 use crate::figures_host::{endpoint_rows, kernel_rows};
 use crate::figures_load::slowdown_rows;
+use crate::figures_mixed::group_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::figures_rival::{count_tables, victim_rows};
 use crate::limits::limit_rows;
@@ -155,6 +157,17 @@ fn rival_tables(cases: &[&[RunResult]], add: &mut impl FnMut(&str, Vec<Vec<Strin
         victim_rows(cases),
     );
     add("runs that a deadlock ended", deadlock_rows(cases));
+    add(
+        "hosts whose processors are away: times over the floor until the transport is done and \
+         until the application sees it, time of a whole round, timeouts, and packets sent again \
+         although they had arrived",
+        away_rows(cases),
+    );
+    add(
+        "groups of flows in one network: times over their own floors, which know no other group, \
+         and rates of payload after the first tenth of the run, all seeds",
+        group_rows(cases),
+    );
 }
 
 pub(crate) fn head(cells: &[&str]) -> Vec<Vec<String>> {

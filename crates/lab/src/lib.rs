@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod away;
 mod batch;
 mod board;
 mod cdf;
@@ -18,10 +19,12 @@ mod faults;
 pub mod figure;
 mod figures;
 mod figures_app;
+mod figures_away;
 mod figures_copa;
 mod figures_goal;
 mod figures_host;
 mod figures_load;
+mod figures_mixed;
 mod figures_phase;
 mod figures_rival;
 mod floor;
@@ -30,6 +33,7 @@ mod guards;
 mod host;
 mod level;
 mod limits;
+mod mixed;
 mod network;
 mod noise;
 pub mod observe;
@@ -56,6 +60,7 @@ mod watch;
 mod workload;
 
 pub use app::{AppOutcome, OpId, Play, Program, Schedule, amdahl};
+pub use away::AwayOutcome;
 pub use batch::{Job, Seeds, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use cdf::SizeCdf;

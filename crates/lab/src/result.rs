@@ -1,6 +1,7 @@
 //! Results of one run.
 
 use crate::app::AppOutcome;
+use crate::away::AwayOutcome;
 use crate::congestion::Met;
 use crate::copa::CopaOutcome;
 use crate::host::KernelCounts;
@@ -101,6 +102,15 @@ pub struct RunResult {
     pub open_loop: Option<OpenLoop>,
     /// Ports of all switches per host, for a k-ary n-tree.
     pub ports_per_host: Option<f64>,
+    /// Results of the other groups of flows of a mixed world, one each. Counters of the network are
+    /// those of the whole world in each of them.
+    pub also: Vec<RunResult>,
+    /// Times until the application saw the end of a flow, with `host.noise`: `[round][flow]`.
+    pub seen_ps: Vec<Vec<Option<Ps>>>,
+    /// Time of each complete round, until the application saw the last end.
+    pub round_ps: Vec<Ps>,
+    /// Absences of processors, with `host.noise`.
+    pub away: Option<AwayOutcome>,
 }
 
 /// Counters that all transports have.

@@ -140,7 +140,8 @@ pub fn rings_of(
     hosts: u32,
     flows: &Flows,
 ) -> Result<Vec<(HostId, RingConfig)>, String> {
-    let Some(host) = &spec.host else { return Ok(Vec::new()) };
+    let host = spec.host.as_ref().filter(|host| !host.only_noise());
+    let Some(host) = host else { return Ok(Vec::new()) };
     let config = RingConfig {
         limit_bytes: host.ring_bytes,
         bits_per_s: host.drain_gbps.map(|g| (g * 1e9).round() as u64),

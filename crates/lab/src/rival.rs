@@ -3,6 +3,7 @@
 //!
 //! A flow ends when its sender has the last acknowledgment, as with SRD.
 
+use crate::away;
 use crate::board::{Board, FlowEnd, SharedBoard};
 use crate::floor::{Framing, Ways};
 use crate::observe::{Counted, Resent};
@@ -37,7 +38,7 @@ pub struct RivalOutcome {
 
 /// Flow of each connection, and arrived payload over time; shared by the hosts of a run.
 #[derive(Debug, Default)]
-struct Registry {
+pub struct Registry {
     flow_of: FxHashMap<(HostId, u32), u32>,
     /// Length of an interval; 0: nothing is recorded.
     interval_ps: Ps,
@@ -68,7 +69,7 @@ struct Sending {
 }
 
 /// A host, with the board to which it reports the ends of flows.
-struct RivalHost<H> {
+pub struct RivalHost<H> {
     host: H,
     registry: Rc<RefCell<Registry>>,
     board: SharedBoard,
@@ -162,7 +163,8 @@ fn awaited(flows: &[Flow]) -> Vec<Awaited> {
 }
 
 /// A rival's retransmissions, whatever its packets are.
-trait Repeating {
+pub trait Repeating {
+    /// Repetitions since the start.
     fn repeated(&self) -> Repeats;
 }
 impl Repeating for RcHost {
@@ -189,6 +191,15 @@ impl<H: Repeating> Counted for RivalHost<H> {
 /// # Errors
 /// If a setting is invalid; the text names the field.
 pub fn run_rc(plan: &Plan<'_>) -> Result<RunResult, String> {
+    let (start, make) = start_rc(plan)?;
+    run(plan, &start, make)
+}
+
+/// Settings of reliable connections, and what makes a host.
+///
+/// # Errors
+/// If a setting is invalid; the text names the field.
+pub fn start_rc(plan: &Plan<'_>) -> Result<(Start, impl Fn(HostId, u64) -> RcHost), String> {
     let (line_bps, bdp_bytes) = rates(plan, 4_178);
     let config = Arc::new(plan.spec.rc.config(line_bps, bdp_bytes)?);
     let framing = Framing::tcp(config.mtu, config.header_bytes).ends_at_sender();
@@ -197,7 +208,7 @@ pub fn run_rc(plan: &Plan<'_>) -> Result<RunResult, String> {
         packet_bytes: config.mtu + config.header_bytes,
         parameters: config.parameters(),
     };
-    run(plan, &start, |id, seed| RcHost::new(id, Arc::clone(&config), seed))
+    Ok((start, move |id, seed| RcHost::new(id, Arc::clone(&config), seed)))
 }
 
 /// Executes a plan with Ultra Ethernet's congestion control.
@@ -205,6 +216,15 @@ pub fn run_rc(plan: &Plan<'_>) -> Result<RunResult, String> {
 /// # Errors
 /// If a setting is invalid; the text names the field.
 pub fn run_ue(plan: &Plan<'_>) -> Result<RunResult, String> {
+    let (start, make) = start_ue(plan)?;
+    run(plan, &start, make)
+}
+
+/// Settings of Ultra Ethernet's congestion control, and what makes a host.
+///
+/// # Errors
+/// If a setting is invalid; the text names the field.
+pub fn start_ue(plan: &Plan<'_>) -> Result<(Start, impl Fn(HostId, u64) -> UeHost), String> {
     let spec = &plan.spec.ue;
     let (line_bps, _) = rates(plan, 4_160);
     let base_rtt = plan.base_rtt(&Framing::tcp(4_160, 0));
@@ -214,7 +234,7 @@ pub fn run_ue(plan: &Plan<'_>) -> Result<RunResult, String> {
     let framing = Framing::tcp(config.mtu, config.header_bytes).ends_at_sender();
     let (packet_bytes, parameters) = (config.wire_bytes(), config.parameters());
     let start = Start { framing, packet_bytes, parameters };
-    run(plan, &start, |id, seed| UeHost::new(id, Arc::clone(&config), seed))
+    Ok((start, move |id, seed| UeHost::new(id, Arc::clone(&config), seed)))
 }
 
 /// Rate of hosts' links, and bandwidth-delay product in bytes with packets of `packet_bytes`.
@@ -226,9 +246,11 @@ fn rates(plan: &Plan<'_>, packet_bytes: u32) -> (f64, u64) {
 }
 
 /// What a run needs of a rival's configuration.
-struct Start {
-    framing: Framing,
-    packet_bytes: u32,
+pub struct Start {
+    /// Packets of the transport.
+    pub framing: Framing,
+    /// Bytes of a full packet on the wire.
+    pub packet_bytes: u32,
     parameters: Vec<(String, String)>,
 }
 
@@ -237,13 +259,39 @@ fn run<P: Clone, H: FlowHost<P> + Repeating>(
     start: &Start,
     make: impl Fn(HostId, u64) -> H,
 ) -> Result<RunResult, String> {
+    let board: SharedBoard = Rc::new(Board::default());
+    let (hosts, calls, registry) = hosts_of(plan, make, &board)?;
+    let mut hosts = hosts.into_iter();
+    let config = plan.spec.network.world_config(plan.seed, start.packet_bytes);
+    let config = away::world_config(plan.spec, config);
+    let world = World::new(plan.topo.clone(), config, |_| hosts.next().expect("one for each"));
+    let world = world.map_err(|e| format!("network: {e}"))?;
+    let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
+    plan.prepare(&mut running.world)?;
+    let base_rtt = plan.base_rtt(&start.framing);
+    Ok(plan.execute(running, &start.framing, base_rtt, |world| {
+        outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, start, &registry.borrow())
+    }))
+}
+
+/// Registry shared by the hosts of a run.
+pub type SharedRegistry = Rc<RefCell<Registry>>;
+
+/// The hosts with their flows, and the calls that start these.
+///
+/// # Errors
+/// If the spec asks for what only SRD has; the text names the field.
+pub fn hosts_of<H>(
+    plan: &Plan<'_>,
+    make: impl Fn(HostId, u64) -> H,
+    board: &SharedBoard,
+) -> Result<(Vec<RivalHost<H>>, Calls, SharedRegistry), String> {
     if plan.spec.measure.order || plan.spec.workload.background_pairs > 0 {
         return Err(
             "measure.order and workload.background_pairs: only runs with SRD have them".into()
         );
     }
     let flows = &plan.flows.flows;
-    let board: SharedBoard = Rc::new(Board::default());
     let registry = Rc::new(RefCell::new(Registry {
         flow_of: FxHashMap::default(),
         interval_ps: plan.spec.measure.goodput_us * US,
@@ -254,7 +302,7 @@ fn run<P: Clone, H: FlowHost<P> + Repeating>(
     let host = |h: u32| RivalHost {
         host: make(HostId(h), stream_seed(plan.seed, STREAM_HOST, h.into())),
         registry: Rc::clone(&registry),
-        board: Rc::clone(&board),
+        board: Rc::clone(board),
         sending: Vec::new(),
     };
     let mut hosts: Vec<RivalHost<H>> = (0..plan.topo.hosts()).map(host).collect();
@@ -264,27 +312,19 @@ fn run<P: Clone, H: FlowHost<P> + Repeating>(
         calls.tokens.push(sending.len() as u64);
         sending.push(Sending { flow, dst: f.dst, bytes: f.bytes, conn: None });
     }
-    let mut hosts = hosts.into_iter();
-    let config = plan.spec.network.world_config(plan.seed, start.packet_bytes);
-    let world = World::new(plan.topo.clone(), config, |_| hosts.next().expect("one for each"));
-    let world = world.map_err(|e| format!("network: {e}"))?;
-    let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
-    plan.prepare(&mut running.world)?;
-    let base_rtt = plan.base_rtt(&start.framing);
-    Ok(plan.execute(running, &start.framing, base_rtt, |world| {
-        outcome(world, plan, start, &registry.borrow())
-    }))
+    Ok((hosts, calls, registry))
 }
 
-fn outcome<P: Clone, H: FlowHost<P> + Repeating>(
-    world: &World<P, RivalHost<H>>,
+/// The transport's part of the results.
+pub fn outcome<P, H: FlowHost<P> + Repeating>(
+    hosts: &[&RivalHost<H>],
     plan: &Plan<'_>,
     start: &Start,
     registry: &Registry,
 ) -> Outcome {
     let mut counts: Vec<(&'static str, u64)> = Vec::new();
     let mut sum = Repeats::default();
-    for host in world.hosts() {
+    for host in hosts {
         let r = host.host.repeats();
         sum.packets += r.packets;
         sum.timeouts += r.timeouts;

@@ -1,10 +1,11 @@
 //! Rounds of flows on a world of any transport: starts flows, records their ends, fires triggers.
 
 use crate::app::{AppOutcome, Play};
+use crate::away::Away;
 use crate::board::{FlowEnd, SharedBoard};
 use crate::observe::{Counted, Moment, Observation, Resent, Sampler};
 use crate::spec::Spec;
-use crate::workload::Flows;
+use crate::workload::{FlowGroup, Flows};
 use srd_fabric::{Host, HostId, MS, Ps, Rng, US, World};
 
 /// Events between two checks of the board.
@@ -31,7 +32,18 @@ pub struct Running<'a, P, H> {
     /// Completion times until the arrival of the last byte; empty unless the spec measures phases.
     pub arrived: Vec<Vec<Option<Ps>>>,
     left: usize,
+    /// Of each flow, whether it starts once and is not waited for; and its group's delay in the
+    /// first round. Empty if there is one group.
+    groups: Vec<(bool, Ps)>,
+    /// Absences of the hosts' processors, if they have any.
+    pub away: Option<Away>,
+    /// Times until the application saw a flow's end, if processors are ever away.
+    pub seen: Vec<Vec<Option<Ps>>>,
+    /// Time of each round, until the application saw its last end.
+    pub round_ps: Vec<Ps>,
     fired: Vec<u32>,
+    /// Latest firing of each trigger in this round.
+    fired_at: Vec<Ps>,
     seen_ends: usize,
     /// Latest end of a flow so far.
     end_last: Ps,
@@ -76,7 +88,14 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         for (host, token) in calls.warm {
             world.call_at(rng.below(WARM_SPREAD), host, token);
         }
+        // With nothing but endless groups, the time limit ends the run.
+        let ends = flows.groups.iter().any(|g| !g.endless);
+        let each = |g: &FlowGroup| std::iter::repeat_n((g.endless && ends, g.wait_ps), g.flows);
         Self {
+            away: None,
+            seen: Vec::new(),
+            round_ps: Vec::new(),
+            groups: flows.groups.iter().flat_map(each).collect(),
             spec,
             flows,
             tokens: calls.tokens,
@@ -88,6 +107,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             arrived: Vec::new(),
             left: 0,
             fired: vec![0; flows.triggers.len()],
+            fired_at: vec![0; flows.triggers.len()],
             seen_ends: 0,
             end_last: 0,
             rounds_at: Vec::new(),
@@ -133,6 +153,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
     /// Processes events like [`World::events_run`], with samples at the ends of intervals. Returns
     /// their number.
     fn advance(&mut self, end: Ps, events: u64) -> u64 {
+        if let Some(away) = &mut self.away {
+            away.tell(&mut self.world, end);
+        }
         let mut n = 0;
         while let Some(due) = self.sampler.as_ref().map(Sampler::due).filter(|due| *due < end) {
             n += self.world.events_run(due, events - n);
@@ -170,6 +193,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             }
             self.look();
             if self.left == 0 {
+                self.round_ps.push(self.end_last.saturating_sub(self.round_at()));
                 if self.round + 1 == self.spec.workload.rounds {
                     if self.tail_ps > 0 {
                         self.world.run_until(self.world.now() + self.tail_ps);
@@ -269,32 +293,50 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
     /// Time from the start of the last round to the end of its last flow; `None` if a flow did not
     /// end.
     pub fn phase_ps(&self) -> Option<Ps> {
-        (self.left == 0)
-            .then(|| self.end_last.saturating_sub(self.rounds_at.last().copied().unwrap_or(0)))
+        (self.left == 0).then(|| self.end_last.saturating_sub(self.round_at()))
+    }
+
+    /// Start of the present round; 0 before the first.
+    fn round_at(&self) -> Ps {
+        self.rounds_at.last().copied().unwrap_or(0)
     }
 
     fn round_start(&mut self, at: Ps) {
         self.rounds_at.push(at.max(self.world.now()));
         let n = self.flows.flows.len();
-        self.started = vec![None; n];
+        let first = self.fct.is_empty();
+        if self.groups.is_empty() || first {
+            self.started = vec![None; n];
+        }
         self.fct.push(vec![None; n]);
+        if self.away.is_some() {
+            self.seen.push(vec![None; n]);
+        }
         if self.spec.measure.phase {
             self.arrived.push(vec![None; n]);
         }
-        self.left = n;
+        self.left = n - self.groups.iter().filter(|(endless, _)| *endless).count();
         self.fired.fill(0);
+        self.fired_at.fill(0);
         for (i, f) in self.flows.flows.iter().enumerate() {
+            let (endless, wait) = self.groups.get(i).copied().unwrap_or_default();
+            if endless && !first {
+                continue;
+            }
+            self.started[i] = None;
             if let Some(late) = f.start_ps {
-                self.flow_start(i, at + late);
+                self.flow_start(i, at + late + if first { wait } else { 0 });
             }
         }
     }
 
     fn flow_start(&mut self, i: usize, at: Ps) {
+        let src = self.flows.flows[i].src;
         let at = at.max(self.world.now());
+        let at = self.away.as_mut().map_or(at, |away| away.present(src, at));
         self.started[i] = Some(at);
         let token = self.tokens[i] | u64::from(self.round) << 32;
-        self.world.call_at(at, self.flows.flows[i].src, token);
+        self.world.call_at(at, src, token);
     }
 
     /// Records ended flows and fires triggers.
@@ -317,7 +359,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
                 round[i] = Some(a.at - start);
             }
             if let Some(t) = self.flows.flows[i].on_received {
-                self.trigger_fire(t, a.at);
+                let dst = self.flows.flows[i].dst;
+                let at = self.away.as_mut().map_or(a.at, |away| away.present(dst, a.at));
+                self.trigger_fire(t, at);
             }
         }
     }
@@ -326,14 +370,20 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         let i = end.flow as usize;
         let Some(start) = self.started[i] else { return };
         let fct = &mut self.fct[end.round as usize][i];
-        if fct.is_none() {
+        if fct.is_none() && !self.groups.get(i).is_some_and(|(endless, _)| *endless) {
             self.left -= 1;
         }
-        self.end_last = self.end_last.max(end.at);
         // A flow that a trigger starts again counts with its last run.
         *fct = Some(end.at - start);
-        if let Some(t) = self.flows.flows[i].on_sent {
-            self.trigger_fire(t, end.at);
+        let flow = &self.flows.flows[i];
+        let mut seen_at = end.at;
+        if let Some(away) = &mut self.away {
+            seen_at = away.seen(flow.src, flow.dst, end.at);
+            self.seen[end.round as usize][i] = Some(seen_at - start);
+        }
+        self.end_last = self.end_last.max(seen_at);
+        if let Some(t) = flow.on_sent {
+            self.trigger_fire(t, seen_at);
         }
     }
 
@@ -341,6 +391,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         let Some(n) = self.flows.triggers.iter().position(|t| t.id == id) else { return };
         let trigger = &self.flows.triggers[n];
         self.fired[n] += 1;
+        // What a barrier waits for may be seen later than what was fired after it.
+        self.fired_at[n] = self.fired_at[n].max(at);
+        let at = self.fired_at[n];
         let due = if trigger.once {
             self.fired[n] == trigger.needs
         } else {

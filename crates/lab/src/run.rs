@@ -1,15 +1,18 @@
 //! One run: builds the world and the flows of a spec and a seed, and collects the results.
 
+use crate::away::{Away, AwayModel, AwayOutcome};
 use crate::faults::faults_of;
 use crate::floor::{FloorFlow, Framing, Ways, floors};
 use crate::noise::HostModel;
-use crate::observe::{Counted, interval_for};
+use crate::observe::{Counted, Observation, interval_for};
 use crate::result::{Detail, OrderCost, RunResult, Tally};
 use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{app, congestion, copa, fluid, limits, pauses, poisson, rings, rival, saa, srd, tcp};
+use crate::{
+    app, congestion, copa, fluid, limits, mixed, pauses, poisson, rings, rival, saa, srd, tcp,
+};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -30,6 +33,54 @@ pub struct Plan<'a> {
     pub rings: Vec<(HostId, RingConfig)>,
     /// Model of kernel and processors of hosts.
     pub model: Option<HostModel>,
+    /// Absences of the processors of hosts.
+    pub away: Option<AwayModel>,
+}
+
+/// Shortest times of a plan's flows.
+pub struct Floors {
+    /// With the transport's headers and a base round trip.
+    pub floor_ps: Vec<Ps>,
+    /// Payload alone.
+    pub ideal_ps: Vec<Ps>,
+}
+
+/// A world after its run, and what was measured of all its flows.
+pub struct Ran<P, H> {
+    /// The world.
+    pub world: World<P, H>,
+    /// Completion times: `[round][flow]`.
+    pub fct: Vec<Vec<Option<Ps>>>,
+    /// Completion times until the arrival of the last byte, where phases are measured.
+    pub arrived: Vec<Vec<Option<Ps>>>,
+    failures: u64,
+    cpu_ns: u64,
+    wall_ns: u64,
+    memory_grown_bytes: u64,
+    observation: Option<Box<Observation>>,
+    phase_ps: Option<Ps>,
+    seen: Times,
+    round_ps: Vec<Ps>,
+    rounds_at: Vec<Ps>,
+    app: Option<crate::app::AppOutcome>,
+    away: Option<AwayOutcome>,
+}
+
+/// Times of all rounds: `[round][flow]`, `None`: did not end.
+pub type Times = Vec<Vec<Option<Ps>>>;
+
+/// What was measured of the flows of a plan. `times`: completion, and arrival of the last byte.
+pub struct Measured<'a> {
+    /// Packets of the transport.
+    pub framing: &'a Framing,
+    /// Largest base RTT between the ends of a flow.
+    pub base_rtt_ps: Ps,
+    /// Floors of the flows.
+    pub floors: Floors,
+    /// Completion times `[round][flow]`, and those until the arrival of the last byte.
+    pub times: (Times, Times),
+    /// The transport's results.
+    pub out: Outcome,
 }
 
 /// A transport's results of a run.
@@ -73,7 +124,11 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     if spec.measure.fluid {
         fluid::check(&flows)?;
     }
-    let plan = Plan { spec, seed, topo, flows, faults, rings, model };
+    let away = AwayModel::of(spec, folder, topo.hosts(), &flows)?;
+    let plan = Plan { spec, seed, topo, flows, faults, rings, model, away };
+    if !spec.also.is_empty() {
+        return mixed::run(&plan, folder);
+    }
     match spec.transport {
         Transport::Srd => srd::run(&plan),
         Transport::Tcp => tcp::run(&plan),
@@ -123,11 +178,20 @@ impl Plan<'_> {
     /// Executes the run and assembles its result. `framing`: the transport's, for the floors.
     pub fn execute<P: Clone, H: Host<P> + Counted>(
         &self,
-        mut running: Running<'_, P, H>,
+        running: Running<'_, P, H>,
         framing: &Framing,
         base_rtt_ps: Ps,
         outcome: impl FnOnce(&World<P, H>) -> Outcome,
     ) -> RunResult {
+        let floors = self.floors(framing);
+        let mut ran = self.ran(running, &floors.floor_ps);
+        let times = (std::mem::take(&mut ran.fct), std::mem::take(&mut ran.arrived));
+        let out = outcome(&ran.world);
+        self.result(&mut ran, Measured { framing, base_rtt_ps, floors, times, out })
+    }
+
+    /// Floors and ideal times of this plan's flows.
+    pub fn floors(&self, framing: &Framing) -> Floors {
         // Competitors of flows at random times are not known in advance.
         let alone = self.spec.workload.pattern == Pattern::Poisson;
         let flows = self.flows.flows.iter().zip(0..);
@@ -141,9 +205,20 @@ impl Plan<'_> {
             &floor_flows,
             &drains,
         );
+        Floors { floor_ps, ideal_ps }
+    }
+
+    /// Executes the run.
+    pub fn ran<P: Clone, H: Host<P> + Counted>(
+        &self,
+        mut running: Running<'_, P, H>,
+        floor_ps: &[Ps],
+    ) -> Ran<P, H> {
         if self.spec.measure.observe {
-            running.observe(self.interval_ps(&floor_ps));
+            running.observe(self.interval_ps(floor_ps));
         }
+        running.away =
+            self.away.clone().map(|model| Away::new(model, self.spec.transport, self.seed));
         let memory = memory_bytes("VmRSS:");
         let (cpu, wall) = (cpu_ns(), Instant::now());
         running.go();
@@ -151,10 +226,40 @@ impl Plan<'_> {
         let observation = running.observed().map(Box::new);
         let phase_ps = running.phase_ps();
         let app = running.app();
-        let Running { world, fct, arrived, rounds_at, board, .. } = running;
+        let end_ps = running.world.now();
+        let away = running.away.as_mut().map(|away| away.outcome(end_ps));
+        let Running { world, fct, arrived, board, seen, round_ps, rounds_at, .. } = running;
+        debug_assert!(world.totals().conserved());
+        let memory_grown_bytes = memory_bytes("VmRSS:").saturating_sub(memory);
+        let failures = board.failures();
+        Ran {
+            world,
+            fct,
+            arrived,
+            failures,
+            cpu_ns,
+            wall_ns,
+            memory_grown_bytes,
+            observation,
+            phase_ps,
+            seen,
+            round_ps,
+            rounds_at,
+            app,
+            away,
+        }
+    }
+
+    /// The result of this plan's flows.
+    pub fn result<P: Clone, H: Host<P>>(
+        &self,
+        ran: &mut Ran<P, H>,
+        measured: Measured<'_>,
+    ) -> RunResult {
+        let Measured { framing, base_rtt_ps, floors, times: (fct, arrived), out } = measured;
+        let Floors { floor_ps, ideal_ps } = floors;
+        let world = &ran.world;
         let totals = world.totals();
-        debug_assert!(totals.conserved());
-        let out = outcome(&world);
         let fluid_ps = self
             .spec
             .measure
@@ -180,13 +285,13 @@ impl Plan<'_> {
             summary: Summary::of(&fct, &floor_ps),
             data_packets,
             fct_ps: fct,
-            round_at_ps: rounds_at,
+            round_at_ps: std::mem::take(&mut ran.rounds_at),
             arrived_ps: arrived,
             floor_ps,
             ideal_ps,
             flows: self.flows.flows.clone(),
             base_rtt_ps,
-            failures: board.failures(),
+            failures: ran.failures,
             tally: out.tally,
             detail: out.detail,
             drops: totals.drops,
@@ -194,22 +299,26 @@ impl Plan<'_> {
             packets_sent: totals.sent,
             events: totals.events,
             end_ps: world.now(),
-            cpu_ns,
-            wall_ns,
+            cpu_ns: ran.cpu_ns,
+            wall_ns: ran.wall_ns,
             memory_bytes: memory_bytes("VmHWM:"),
-            memory_grown_bytes: memory_bytes("VmRSS:").saturating_sub(memory),
+            memory_grown_bytes: ran.memory_grown_bytes,
             hash: world.run_hash(),
             goodput: out.goodput,
             flow_goodput: out.flow_goodput,
-            last_hop_bytes_max: self.last_hop_bytes_max(&world),
-            observation,
+            last_hop_bytes_max: self.last_hop_bytes_max(world),
+            observation: ran.observation.take(),
             order: out.order,
-            rings: rings::outcomes(&world, &self.rings),
-            pauses: pauses::outcome(&world),
-            limits: limits::outcome(&world),
+            rings: rings::outcomes(world, &self.rings),
+            pauses: pauses::outcome(world),
+            limits: limits::outcome(world),
             deadlock: world.deadlock().map(|d| d.describe(&self.topo)),
-            phase_ps,
-            app,
+            phase_ps: ran.phase_ps,
+            app: ran.app.take(),
+            also: Vec::new(),
+            seen_ps: std::mem::take(&mut ran.seen),
+            round_ps: ran.round_ps.clone(),
+            away: ran.away,
             open_loop,
             fluid_ps,
             ports_per_host: self.topo.tree().map(srd_fabric::KaryNTree::ports_per_host),

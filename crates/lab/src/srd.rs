@@ -1,5 +1,6 @@
 //! Runs with SRD hosts: settings, flows, counters.
 
+use crate::away;
 use crate::board::{Board, SharedBoard};
 use crate::floor::{Framing, Ways};
 use crate::host::{KernelCounts, SrdHost, SrdSettings, Verb, engine_config, socket_config};
@@ -46,17 +47,24 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     if settings.watch.arrivals {
         board.arrivals_await(plan.flows.flows.iter().map(|f| f.bytes));
     }
-    let (world, calls) = world_of(plan, &settings, &board)?;
-    let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
+    let (hosts, calls) = hosts_of(plan, &settings, &board)?;
+    let mut running =
+        Running::new(plan.spec, &plan.flows, world_of(plan, hosts)?, board, calls, plan.seed);
     plan.prepare(&mut running.world)?;
-    Ok(plan.execute(running, &framing, base_rtt, |world| outcome(world, plan, settings.engine)))
+    Ok(plan.execute(running, &framing, base_rtt, |world| {
+        outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, settings.engine)
+    }))
 }
 
-fn world_of(
+/// The hosts with their flows, and the calls that start these.
+///
+/// # Errors
+/// If the engine refuses its settings, or has no room for the flows.
+pub fn hosts_of(
     plan: &Plan<'_>,
     settings: &SrdSettings,
     board: &SharedBoard,
-) -> Result<(SrdWorld, Calls), String> {
+) -> Result<(Vec<SrdServer>, Calls), String> {
     let e = &plan.spec.engine;
     let processes = e.senders_per_host.max(e.receivers_per_host);
     let shares = settings.engine.host_shared;
@@ -105,8 +113,12 @@ fn world_of(
         background.push((*src, flow_attach(&mut hosts, flow, &ends, bytes)?));
     }
     let warm = warm_attach(&mut hosts, plan.spec.workload.warm_bytes, ends)?;
+    Ok((hosts, Calls { tokens, warm, background }))
+}
+
+fn world_of(plan: &Plan<'_>, hosts: Vec<SrdServer>) -> Result<SrdWorld, String> {
     let mut hosts = hosts.into_iter();
-    let mut config = WorldConfig::new(plan.seed);
+    let mut config = away::world_config(plan.spec, WorldConfig::new(plan.seed));
     // Within windows, hosts share only the board, which records times. Triggers need events in
     // order.
     config.windows = plan.flows.program.is_none()
@@ -114,12 +126,13 @@ fn world_of(
         && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
     let world =
         World::new(plan.topo.clone(), config, |_| hosts.next().expect("one was made for each"));
-    Ok((world.map_err(|e| e.to_string())?, Calls { tokens, warm, background }))
+    world.map_err(|e| e.to_string())
 }
 
-fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
-    let counters = counters_of(world);
-    let kernels = processes(world).filter_map(SrdHost::kernel_counts);
+/// The transport's part of the results.
+pub fn outcome(hosts: &[&SrdServer], plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
+    let counters = counters_of(hosts);
+    let kernels = processes(hosts).filter_map(SrdHost::kernel_counts);
     let kernels = kernels.reduce(KernelCounts::plus);
     let tally = Tally {
         socket_drops: kernels.map_or(0, |k| k.socket_drops),
@@ -133,11 +146,11 @@ fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
     let mut flow_goodput = Vec::new();
     if plan.spec.measure.flows {
         flow_goodput = vec![Vec::new(); plan.flows.flows.len()];
-        for (flow, series) in processes(world).flat_map(|h| h.watch().flows()) {
+        for (flow, series) in processes(hosts).flat_map(|h| h.watch().flows()) {
             flow_goodput[*flow as usize].clone_from(series);
         }
     }
-    let objects = objects_of(world);
+    let objects = objects_of(hosts);
     Outcome {
         detail: Detail::Srd {
             engine: Box::new(engine),
@@ -146,13 +159,14 @@ fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
             kernels,
         },
         tally,
-        goodput: goodput_of(world),
+        goodput: goodput_of(hosts),
         flow_goodput,
-        order: Watch::order_cost(processes(world).map(SrdHost::watch)),
+        order: Watch::order_cost(processes(hosts).map(SrdHost::watch)),
     }
 }
 
-fn framing_of(settings: &SrdSettings) -> Framing {
+/// Packets of the transport.
+pub fn framing_of(settings: &SrdSettings) -> Framing {
     let kind = match settings.verb {
         Verb::Write => PacketType::Write,
         Verb::WriteImm => PacketType::WriteImm,
@@ -162,7 +176,14 @@ fn framing_of(settings: &SrdSettings) -> Framing {
 }
 
 /// Settings of the hosts, and the largest base RTT between the ends of a flow.
-fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettings, Ps), String> {
+///
+/// # Errors
+/// If a setting is invalid; the text names the field.
+pub fn settings_of(
+    spec: &Spec,
+    topo: &Topology,
+    flows: &Flows,
+) -> Result<(SrdSettings, Ps), String> {
     let e = &spec.engine;
     let mut verb = match e.verb {
         VerbSpec::Write => Verb::Write,
@@ -312,14 +333,14 @@ fn warm_attach(
     Ok(out)
 }
 
-fn processes(world: &SrdWorld) -> impl Iterator<Item = &SrdHost> {
-    world.hosts().iter().flat_map(SrdServer::processes)
+fn processes<'a>(hosts: &'a [&'a SrdServer]) -> impl Iterator<Item = &'a SrdHost> {
+    hosts.iter().flat_map(|h| h.processes())
 }
 
 /// Largest number of each object on any host.
-fn objects_of(world: &SrdWorld) -> SrdObjects {
+fn objects_of(hosts: &[&SrdServer]) -> SrdObjects {
     let mut most = SrdObjects::default();
-    for host in world.hosts() {
+    for host in hosts {
         let counts = host.processes().map(SrdHost::queue_pairs_and_peers);
         let (queue_pairs, peers) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1.max(b.1)));
         most.queue_pairs = most.queue_pairs.max(queue_pairs);
@@ -329,9 +350,9 @@ fn objects_of(world: &SrdWorld) -> SrdObjects {
 }
 
 /// Sum of the engines' counters.
-fn counters_of(world: &SrdWorld) -> Counters {
+fn counters_of(hosts: &[&SrdServer]) -> Counters {
     let mut sum = Counters::default();
-    for host in processes(world) {
+    for host in processes(hosts) {
         let c = host.engine().counters();
         sum.tx_pkts += c.tx_pkts;
         sum.rx_pkts += c.rx_pkts;
@@ -356,9 +377,9 @@ fn counters_of(world: &SrdWorld) -> Counters {
     sum
 }
 
-fn goodput_of(world: &SrdWorld) -> Vec<u64> {
+fn goodput_of(hosts: &[&SrdServer]) -> Vec<u64> {
     let mut sum = Vec::new();
-    for host in processes(world) {
+    for host in processes(hosts) {
         let placed = host.watch().series();
         if sum.len() < placed.len() {
             sum.resize(placed.len(), 0);

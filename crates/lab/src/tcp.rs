@@ -3,12 +3,14 @@
 //! A flow ends when its last byte has arrived in order: half a round trip earlier than SRD's flows,
 //! which end at the last acknowledgment.
 
+use crate::away;
 use crate::board::{Board, FlowEnd, SharedBoard};
 use crate::floor::Framing;
 use crate::observe::{Counted, Resent};
 use crate::result::{Detail, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
+use crate::spec::Spec;
 use rustc_hash::{FxHashMap, FxHashSet};
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, Rng, US, World, WorldConfig};
 use srd_rivals::{Conn, TcpConfig, TcpHost, TcpSegment};
@@ -48,7 +50,7 @@ struct Sending {
 }
 
 /// A host that speaks TCP and reports the ends of flows to the board.
-struct TcpLabHost {
+pub struct TcpLabHost {
     tcp: TcpHost,
     received: Arc<AtomicU64>,
     registry: Rc<RefCell<Registry>>,
@@ -149,7 +151,34 @@ impl Host<TcpSegment> for TcpLabHost {
 /// # Errors
 /// If a setting of TCP is invalid; the text names the field.
 pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
-    let spec = plan.spec;
+    let config = config_of(plan.spec)?;
+    let framing = framing_of(&config);
+    let board: SharedBoard = Rc::new(Board::default());
+    let (hosts, calls) = hosts_of(plan, &config, &board)?;
+    let mut hosts = hosts.into_iter();
+    let config_of_world = away::world_config(plan.spec, WorldConfig::new(plan.seed));
+    let world = World::new(plan.topo.clone(), config_of_world, |_| {
+        hosts.next().expect("one was made for each")
+    });
+    let world = world.map_err(|e| e.to_string())?;
+    let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
+    plan.prepare(&mut running.world)?;
+    let base_rtt = plan.base_rtt(&framing);
+    Ok(plan.execute(running, &framing, base_rtt, |world| {
+        outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, config)
+    }))
+}
+
+/// Packets of the transport.
+pub fn framing_of(config: &TcpConfig) -> Framing {
+    Framing::tcp(config.mss, config.overhead_bytes())
+}
+
+/// Configuration of the hosts.
+///
+/// # Errors
+/// If a setting is invalid; the text names the field.
+pub fn config_of(spec: &Spec) -> Result<TcpConfig, String> {
     if spec.measure.order {
         return Err("measure.order is SRD's: TCP is always in order".into());
     }
@@ -160,20 +189,18 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     if spec.measure.goodput_us > 0 {
         config.sample_ps = Some(spec.measure.goodput_us * US);
     }
-    let framing = Framing::tcp(config.mss, config.overhead_bytes());
-    let board: SharedBoard = Rc::new(Board::default());
-    let (world, calls) = world_of(plan, &config, &board)?;
-    let mut running = Running::new(spec, &plan.flows, world, board, calls, plan.seed);
-    plan.prepare(&mut running.world)?;
-    let base_rtt = plan.base_rtt(&framing);
-    Ok(plan.execute(running, &framing, base_rtt, |world| outcome(world, plan, config)))
+    Ok(config)
 }
 
-fn world_of(
+/// The hosts with their flows, and the calls that start these.
+///
+/// # Errors
+/// If a host has no port left for a flow.
+pub fn hosts_of(
     plan: &Plan<'_>,
     config: &TcpConfig,
     board: &SharedBoard,
-) -> Result<(World<TcpSegment, TcpLabHost>, Calls), String> {
+) -> Result<(Vec<TcpLabHost>, Calls), String> {
     let flows = &plan.flows.flows;
     let shared = Arc::new(config.clone());
     let received = Arc::new(AtomicU64::new(0));
@@ -214,19 +241,16 @@ fn world_of(
             calls.warm.push((f.src, token | u64::from(WARM_ROUND) << 32));
         }
     }
-    let mut hosts = hosts.into_iter();
-    let world = World::new(plan.topo.clone(), WorldConfig::new(plan.seed), |_| {
-        hosts.next().expect("one was made for each")
-    });
-    Ok((world.map_err(|e| e.to_string())?, calls))
+    Ok((hosts, calls))
 }
 
-fn outcome(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>, config: TcpConfig) -> Outcome {
+/// The transport's part of the results.
+pub fn outcome(hosts: &[&TcpLabHost], plan: &Plan<'_>, config: TcpConfig) -> Outcome {
     let mut counters = srd_rivals::Counters::default();
-    world.hosts().iter().for_each(|h| counters.add(&h.tcp.counters()));
+    hosts.iter().for_each(|h| counters.add(&h.tcp.counters()));
     let (mut goodput, mut flow_goodput) = (Vec::new(), Vec::new());
     if config.sample_ps.is_some() {
-        for f in per_flow(world, plan) {
+        for f in per_flow(hosts, plan) {
             if goodput.len() < f.len() {
                 goodput.resize(f.len(), 0);
             }
@@ -250,11 +274,11 @@ fn outcome(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>, config: TcpCo
 }
 
 /// Bytes of each flow that arrived in order, per interval.
-fn per_flow(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>) -> Vec<Vec<u64>> {
+fn per_flow(hosts: &[&TcpLabHost], plan: &Plan<'_>) -> Vec<Vec<u64>> {
     let mut out = vec![Vec::new(); plan.flows.flows.len()];
-    for s in world.hosts().iter().flat_map(|h| &h.sending) {
+    for s in hosts.iter().flat_map(|h| &h.sending) {
         let Some(conn) = s.conn else { continue };
-        out[s.flow as usize] = world.hosts()[s.dst.0 as usize].tcp.samples(conn).to_vec();
+        out[s.flow as usize] = hosts[s.dst.0 as usize].tcp.samples(conn).to_vec();
     }
     out
 }

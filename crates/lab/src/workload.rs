@@ -49,6 +49,37 @@ pub struct Flows {
     pub background: Vec<(HostId, HostId)>,
     /// The program whose messages the flows carry, if it is one.
     pub program: Option<Box<Program>>,
+    /// Groups of flows, in order, if there are several.
+    pub groups: Vec<FlowGroup>,
+}
+
+/// Consecutive flows with a transport and a workload of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowGroup {
+    /// Number of flows.
+    pub flows: usize,
+    /// Whether the flows start once and are not waited for.
+    pub endless: bool,
+    /// Start of the first round after that of the earliest group.
+    pub wait_ps: Ps,
+}
+
+impl Flows {
+    /// Appends the flows of another group.
+    pub fn append(&mut self, more: &Self) {
+        let first = self.flows.len() as u32;
+        let ids = self.triggers.iter().map(|t| t.id + 1).max().unwrap_or(0);
+        self.flows.extend(more.flows.iter().map(|f| Flow {
+            on_sent: f.on_sent.map(|id| id + ids),
+            on_received: f.on_received.map(|id| id + ids),
+            ..f.clone()
+        }));
+        self.triggers.extend(more.triggers.iter().map(|t| Trigger {
+            id: t.id + ids,
+            starts: t.starts.iter().map(|flow| flow + first).collect(),
+            ..t.clone()
+        }));
+    }
 }
 
 impl Workload {
@@ -59,6 +90,9 @@ impl Workload {
     pub fn flows(&self, topo: &Topology, folder: &Path, seed: u64) -> Result<Flows, String> {
         if self.rounds == 0 || self.flows_per_pair == 0 || self.bytes == 0 {
             return Err("workload.rounds, flows_per_pair and bytes must be at least 1".into());
+        }
+        if self.skip_hosts > 0 && self.pattern != Pattern::LeafPairs {
+            return Err("workload.skip_hosts: only pattern = \"leaf-pairs\" has it".into());
         }
         let mut rng = Rng::stream(seed, 0x1ab, 0);
         let pairs = match self.pattern {
@@ -263,10 +297,17 @@ impl Workload {
 
     fn leaf_pairs(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
         let (n, leaf) = (self.need_pairs()?, hosts_per_leaf(topo));
+        let first = self.skip_hosts;
         if n > leaf || topo.hosts() < 2 * leaf {
             return Err(format!("workload.pairs = {n}, but {leaf} hosts under the first leaf"));
         }
-        Ok((0..n).map(|i| (i, leaf + i)).collect())
+        if first > leaf - n {
+            return Err(format!(
+                "workload.skip_hosts = {first}: beside {n} pairs, {} of {leaf} hosts are left",
+                leaf - n
+            ));
+        }
+        Ok((first..first + n).map(|i| (i, leaf + i)).collect())
     }
 
     fn matrix(&self, topo: &Topology, folder: &Path) -> Result<Flows, String> {

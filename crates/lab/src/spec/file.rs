@@ -1,5 +1,6 @@
 //! Spec files: a base, cases that change parts of it, and the changes of `--quick`.
 
+mod also;
 mod axes;
 mod level;
 mod locate;
@@ -48,6 +49,8 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("flowcap", include_str!("../../specs/flowcap.toml")),
     ("generations", include_str!("../../specs/generations.toml")),
     ("apps", include_str!("../../specs/apps.toml")),
+    ("coexist", include_str!("../../specs/coexist.toml")),
+    ("hostnoise", include_str!("../../specs/hostnoise.toml")),
 ];
 
 /// The rows of `run guards`, which `all` does not include, because each row runs once for each
@@ -150,11 +153,16 @@ impl SpecFile {
             {
                 whole.insert("host_model".into(), model);
             }
-            let spec: Spec = whole.try_into().map_err(|e: toml::de::Error| {
-                let line =
-                    line_of(text, &e.to_string()).map_or(String::new(), |n| format!("line {n}: "));
-                format!("{line}case {}: {}", i + 1, e.to_string().trim().replace('\n', " "))
-            })?;
+            let parsed = |table: Table| {
+                table.try_into().map_err(|e: toml::de::Error| {
+                    let line = line_of(text, &e.to_string());
+                    let line = line.map_or(String::new(), |n| format!("line {n}: "));
+                    format!("{line}case {}: {}", i + 1, e.to_string().trim().replace('\n', " "))
+                })
+            };
+            let also = also::take(&mut whole).map_err(|e| format!("case {}: {e}", i + 1))?;
+            let mut spec: Spec = parsed(whole)?;
+            spec.also = also.into_iter().map(parsed).collect::<Result<_, String>>()?;
             out.push(spec);
         }
         Ok(Self { cases: out, folder: folder.into() })

@@ -17,7 +17,10 @@ pub struct HostSpec {
     pub dma_delay_ns: u64,
     /// Position of the transport: on the "card", before the ring, or on the "host", behind it.
     pub placement: PlacementSpec,
-    /// Hosts with such a ring; default: all receivers.
+    /// Times at which the processors of the hosts are away: "none", "tick" (5 us at 1 kHz), "busy"
+    /// (0.1 to 10 ms at 20 Hz), or a file of `srd net record-noise`; default: none.
+    pub noise: Option<String>,
+    /// Hosts with such a ring; default: all receivers. Hosts with noise; default: all with flows.
     pub hosts: Option<Vec<u32>>,
 }
 
@@ -28,6 +31,7 @@ impl Default for HostSpec {
             ring_bytes: 1 << 20,
             dma_delay_ns: 0,
             placement: PlacementSpec::Card,
+            noise: None,
             hosts: None,
         }
     }

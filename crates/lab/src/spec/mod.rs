@@ -89,6 +89,10 @@ pub struct Spec {
     pub workload: Workload,
     /// A parallel program (only with `workload.pattern = "app"`).
     pub app: Option<AppSpec>,
+    /// In a spec file `[[workload.also]]`: further groups of flows in the same network, each with a
+    /// transport of its own.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Spec>,
     /// Faults.
     #[serde(default)]
     pub fault: Vec<FaultSpec>,
@@ -558,6 +562,8 @@ pub enum CmUnit {
 pub struct Workload {
     /// Traffic pattern.
     pub pattern: Pattern,
+    /// Name of this group of flows in tables, where there are several; default: its transport.
+    pub name: Option<String>,
     /// Size of each flow in bytes.
     #[serde(default = "flow_bytes")]
     pub bytes: u64,
@@ -565,6 +571,9 @@ pub struct Workload {
     pub senders: Option<u32>,
     /// Pairs of hosts.
     pub pairs: Option<u32>,
+    /// Hosts of each leaf that have no flows, from its first on (leaf-pairs; default 0).
+    #[serde(default)]
+    pub skip_hosts: u32,
     /// Peers of each host (ring).
     pub peers: Option<u32>,
     /// Distance between sender and receiver in host numbers (shift).
