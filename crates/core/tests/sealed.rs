@@ -1,6 +1,6 @@
 //! Contexts whose driver seals, as the engine sees them: what is not marked as sealed changes
-//! nothing. The network of these tests marks what the engines send, as a driver does that has opened
-//! it, and a forger's packets lack the mark.
+//! nothing. The network of these tests marks what the engines send, as a driver does that has
+//! opened it, and a forger's packets lack the mark.
 
 mod common;
 use common::*;
