@@ -78,7 +78,7 @@ const PARTS: &[Part] = &[
         name: "miri-device",
         what: "two devices on a network in memory, writes of registered memory, in virtual time",
         tool: Tool::Miri(""),
-        args: &["-p", "srd", "--test", "rdma", "--", "unsolicited_writes"],
+        args: &["-p", "srd", "--test", "main", "--", "rdma::unsolicited_writes"],
     },
     Part {
         name: "tsan-device",

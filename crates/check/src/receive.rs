@@ -108,7 +108,9 @@ impl Node {
         }
         match (judged, rx) {
             (Some((_, psn, verdict)), _) => {
-                led.require(psn == p.header.psn, Oracle::Judgment, || format!("psn {psn}: {p:?}"));
+                led.require(psn.0 == p.header.psn, Oracle::Judgment, || {
+                    format!("psn {}: {p:?}", psn.0)
+                });
                 self.remember(led, peer, p, verdict);
                 self.judgment(led, d, p, verdict, rx);
             }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use srd_core::config::PathPolicy;
 use srd_core::events::{Event, Observer};
 use srd_core::wire::Verdict;
-use srd_core::{ContextId, Endpoint, EngineConfig, Time};
+use srd_core::{ContextId, Endpoint, EngineConfig, Psn, Time};
 use std::net::IpAddr;
 
 /// State of the paths to one address.
@@ -37,7 +37,7 @@ pub struct Recorder {
     /// Whether to keep every event as text, too.
     verbose: bool,
     /// Verdict on the packet just handled: context, PSN, verdict.
-    pub judged: Option<(ContextId, u32, Verdict)>,
+    pub judged: Option<(ContextId, Psn, Verdict)>,
     /// Whether there was a second verdict within one call.
     pub judged_twice: bool,
     /// Contexts that changed state: peer, old state, new state.
@@ -53,7 +53,7 @@ pub struct Recorder {
     paths: FxHashMap<IpAddr, Paths>,
     peers: FxHashMap<ContextId, IpAddr>,
     /// Path of each lost packet not yet retransmitted, by context and PSN.
-    lost_on: FxHashMap<(ContextId, u32), u8>,
+    lost_on: FxHashMap<(ContextId, Psn), u8>,
     /// Address whose path was retired last.
     path_last: Option<IpAddr>,
     path_wrong: Option<String>,
@@ -113,16 +113,16 @@ impl Recorder {
 
     /// No packet may take a retired path; a retransmission takes another path than the loss, if
     /// there is one.
-    fn sent(&mut self, ctx: ContextId, psn: u32, path: u8) {
+    fn sent(&mut self, ctx: ContextId, psn: Psn, path: u8) {
         let lost_on = self.lost_on.remove(&(ctx, psn));
         let Some(paths) = self.peers.get(&ctx).and_then(|ip| self.paths.get(ip)) else { return };
         let out = paths.out();
         if self.heeds_health && paths.is_retired(path) {
-            self.wrong(|| format!("psn {psn} takes path {path}, which is retired"));
+            self.wrong(|| format!("psn {} takes path {path}, which is retired", psn.0));
         }
         let choice = self.paths_all - if self.heeds_health { out } else { 0 };
         if self.spreads && choice > 1 && lost_on == Some(path) {
-            self.wrong(|| format!("psn {psn} takes path {path}, on which it was lost"));
+            self.wrong(|| format!("psn {} takes path {path}, on which it was lost", psn.0));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `srd lab`: experiments in the network simulator.
 
 use crate::failure::{Failure, Result};
-use srd_lab::cli::{Command, Failure as LabFailure, execute};
+use srd_lab::cli::{Command, Failure as LabFailure, Program, execute};
 use std::ffi::OsString;
 
 /// # Errors
@@ -11,7 +11,8 @@ pub fn run(command: &Command) -> Result {
         // May restart this process, so it comes before everything else.
         srd_lab::huge_pages(&std::env::args_os().collect::<Vec<OsString>>());
     }
-    execute(command, "srd").map_err(|e| match e {
+    let program = Program { name: "srd", commit: option_env!("SRD_COMMIT") };
+    execute(command, program).map_err(|e| match e {
         LabFailure::Usage(text) => Failure::usage(text),
         LabFailure::Failed(text) => Failure::new(text),
         LabFailure::OutputClosed => Failure::output_closed(),

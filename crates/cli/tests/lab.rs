@@ -159,12 +159,12 @@ fn a_run_writes_a_table_a_self_contained_page_and_csv_files() {
         .map(|l| l.split('"').next_back().unwrap().split(',').collect())
         .collect();
     assert_eq!(runs.len(), 4);
-    // Fields after the quoted name: transport, seed, hash.
-    let hashes: Vec<&str> = runs.iter().map(|r| r[3]).collect();
+    // Fields after the quoted name: the axis, transport, control, seed, hash.
+    let hashes: Vec<&str> = runs.iter().map(|r| r[5]).collect();
     assert!(hashes.iter().all(|h| h.len() == 16) && hashes[0] != hashes[1], "{hashes:?}");
     assert!(page.contains(hashes[0]));
     let series = folder.read("report/mine-series.csv");
-    assert!(series.starts_with("case,seed,series,what,start_us,end_us,value\n"));
+    assert!(series.starts_with("experiment,case,seed,series,what,start_us,end_us,value\n"));
     assert!(folder.read("report/mine.json").contains("\"parameters\""));
 }
 
@@ -281,6 +281,135 @@ fn htsim_files_are_read_and_unsupported_lines_are_refused() {
         put(&topo, &matrix);
         folder.fails(&run, 2, &words);
     }
+}
+
+#[test]
+fn seeds_are_divided_and_their_reports_joined() {
+    let folder = Folder::new("merge");
+    folder.write("mine.toml", SPEC);
+    let run = |seeds: &str, out: &str| {
+        folder.ok(&["run", "mine.toml", "--no-cost", "--seeds", seeds, "--out", out])
+    };
+    let (whole, first) = (run("5", "whole"), run("1..2", "a"));
+    run("3..5", "b");
+    let merged = folder.ok(&["merge", "b", "a", "--out", "both"]);
+    // The table is that of all seeds in one run, up to the order of cases.
+    let rows = |text: &str| -> Vec<String> {
+        let rows = text.lines().filter(|l| l.starts_with("one round") && l.contains("  5 "));
+        rows.map(String::from).collect()
+    };
+    let table = rows(&whole)[..2].to_vec();
+    assert_eq!(rows(&merged), table);
+    assert!(rows(&first).is_empty());
+    for file in ["mine-summary.csv", "mine.csv"] {
+        assert_eq!(folder.read(&format!("both/{file}")), folder.read(&format!("whole/{file}")));
+    }
+    let head = folder.read("both/mine-summary.csv");
+    assert!(head.starts_with("experiment,case,axis_transport,transport,control,seed,"), "{head}");
+    let json: String = folder.read("both/mine.json");
+    for word in ["\"version\"", "\"commit\"", "--seeds 3..5", "\"runs\""] {
+        assert!(json.contains(word), "{word}");
+    }
+    let text = folder.read("both/mine.txt");
+    assert!(text.contains("$ srd lab merge b a --out both\nmine: SRD & TCP"), "{text}");
+    // A merged report is merged again.
+    run("6..6", "c");
+    folder.ok(&["merge", "both", "c", "--out", "all"]);
+    assert_eq!(folder.read("all/mine-summary.csv").lines().count(), 1 + 2 * 6);
+    assert!(folder.read("all/mine-series.csv").starts_with("experiment,case,seed,series,"));
+}
+
+#[test]
+fn reports_that_do_not_fit_together_are_refused() {
+    let folder = Folder::new("unfit");
+    folder.write("mine.toml", SPEC);
+    folder.ok(&["run", "mine.toml", "--seeds", "1", "--out", "a"]);
+    folder.fails(&["merge", "a", "a", "--out", "x"], 2, &["seed 1 is in two", "--seeds 101..200"]);
+    folder.fails(&["merge", "a", "--out", "a"], 2, &["into itself", "--out"]);
+    folder.fails(&["merge", "nowhere", "--out", "x"], 2, &["nowhere"]);
+    folder.fails(&["merge", ".", "--out", "x"], 2, &["no report"]);
+    folder.ok(&["run", "mine.toml", "--seeds", "2..2", "--out", "b"]);
+    let json = folder.read("b/mine.json");
+    let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(json.contains(&version));
+    folder.write("b/mine.json", &json.replace(&version, "\"version\": \"0.0.0\""));
+    folder.fails(&["merge", "a", "b", "--out", "x"], 2, &["version", "0.0.0", "not merged"]);
+    folder.write("b/mine.json", &json);
+    let rows = folder.read("b/mine-summary.csv");
+    folder.write("b/mine-summary.csv", &rows.replacen(",srd,srd,2,", ",srd,srd,two,", 1));
+    folder.fails(&["merge", "a", "b", "--out", "x"], 2, &["line 2", "`two` is no seed"]);
+    assert!(!folder.0.join("x").exists(), "nothing is written");
+    for seeds in ["0", "5..4", "x"] {
+        folder.fails(&["run", "mine.toml", "--seeds", seeds], 2, &["--seeds", "101..200"]);
+    }
+}
+
+#[test]
+fn a_field_is_swept_from_the_command_line_and_in_a_spec() {
+    let folder = Folder::new("sweep");
+    folder.write("mine.toml", SPEC);
+    let run = ["run", "mine.toml", "--no-cost", "--seeds", "2", "--case", "SRD", "--out", "o"];
+    let sweep = ["--sweep", "network.shared_buffer_bytes=60_000,200_000,400_000"];
+    let text = folder.ok(&[&run[..], &sweep[..]].concat());
+    assert!(text.contains("one round, SRD, shared_buffer_bytes 60_000 "), "{text}");
+    let summary = folder.read("o/mine-summary.csv");
+    assert!(summary.starts_with(
+        "experiment,case,axis_transport,axis_shared_buffer_bytes,value_shared_buffer_bytes,"
+    ));
+    assert!(folder.read("o/mine.html").contains("Largest completion time, us, by shared_buffer_b"));
+    let axis = "b = { field = \"network.shared_buffer_bytes\", values = [60_000, 200_000] }";
+    let spec = SPEC.replace("across = [\"transport\"]", "across = [\"b\"]");
+    folder.write(
+        "own.toml",
+        &spec.replace(
+            "[[axes.transport]]\nlabel = \"SRD\"",
+            &format!("[axes]\n{axis}\n[[axes.transport]]\nlabel = \"SRD\""),
+        ),
+    );
+    let own = folder.ok(&["run", "own.toml", "--no-cost"]);
+    assert!(own.contains("one round, b 60_000 ") && own.contains("one round, b 200_000 "), "{own}");
+    for (sweep, words) in [
+        ("engine.paths", ["no `=`", "engine.paths=16,64,128"]),
+        ("engine.paths=", ["no value", "engine.paths=16,64,128"]),
+        ("engine.paths=a", ["TOML", "engine.paths=16,64,128"]),
+        ("engine.pth=4", ["unknown field `pth`", "`paths`"]),
+    ] {
+        folder.fails(&["run", "mine.toml", "--sweep", sweep], 2, &words);
+    }
+}
+
+#[test]
+fn fields_and_specs_are_printed() {
+    let folder = Folder::new("fields");
+    let all = folder.ok(&["fields"]);
+    for name in ["network.buffer_bytes", "tcp.cc", "fault (kind flap).down_us", "goal.most"] {
+        assert!(all.lines().any(|l| l.starts_with(name)), "{name}");
+    }
+    assert!(folder.ok(&["fields", "--schema"]).contains("\"$defs\""));
+    folder.fails(&["fields", "nonsense"], 2, &["nonsense"]);
+    let spec = folder.ok(&["show", "fig3"]);
+    folder.write("again.toml", &spec);
+    let run = ["--quick", "--no-cost", "--case", "SRD"];
+    let again = folder.ok(&[&["run", "again.toml"], &run[..]].concat());
+    assert_eq!(again, folder.ok(&[&["run", "fig3"], &run[..]].concat()));
+    folder.fails(&["show", "nonsense"], 2, &["no experiment nonsense", "fig2"]);
+}
+
+#[test]
+fn comparisons_that_are_not_level_are_named() {
+    let folder = Folder::new("level");
+    folder.write("mine.toml", SPEC);
+    let stderr = |args: &[&str]| {
+        let out = folder.lab(args).output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stderr).unwrap()
+    };
+    assert_eq!(stderr(&["run", "mine.toml"]), "");
+    let text = stderr(&["run", "mine.toml", "--set", "tcp.mss=8948", "--out", "o"]);
+    assert!(text.contains("mine.toml: not level: packets have different payloads"), "{text}");
+    assert!(folder.read("o/mine.html").contains("Not level: packets have different payloads"));
+    let why = "not_level=\"jumbo frames\"";
+    assert_eq!(stderr(&["run", "mine.toml", "--set", "tcp.mss=8948", "--set", why]), "");
 }
 
 const TREE: &str = "name = \"placed\"

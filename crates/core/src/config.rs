@@ -1,6 +1,6 @@
 //! Configuration of an engine. Each replaceable algorithm is a named policy that is chosen here.
 
-use crate::{guards::Guards, limits, time::Span};
+use crate::{guards::Guards, limits, policy::OwnPolicies, time::Span};
 use core::net::IpAddr;
 
 /// Default of [`EngineConfig::port_base`]: the first of the 256 UDP ports that the engines of one
@@ -241,6 +241,8 @@ pub struct EngineConfig {
     pub host_shared: bool,
     /// Special cases of congestion control that are on: all of them, except in measurements.
     pub guards: Guards,
+    /// Policies of one's own, for experiments; none by default.
+    pub own: OwnPolicies,
 }
 
 impl EngineConfig {
@@ -311,6 +313,7 @@ impl EngineConfig {
             rnr: RnrConfig { delay_first: Span::from_us(100), delay_max: Span::from_ms(20) },
             host_shared: false,
             guards: Guards::ALL,
+            own: OwnPolicies::default(),
         }
     }
 

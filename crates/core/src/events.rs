@@ -1,7 +1,12 @@
 //! Events inside an engine, for an observer chosen at compile time. The observer `()` ignores them
 //! and costs nothing.
 
-use crate::{api::Endpoint, ids::Ctx, time::Time};
+use crate::{
+    api::Endpoint,
+    ids::Ctx,
+    psn::{Psn, TxNum},
+    time::Time,
+};
 use core::net::IpAddr;
 
 /// What happens inside an engine, as seen by tests, traces and the fault checker.
@@ -9,15 +14,15 @@ use core::net::IpAddr;
 #[allow(missing_docs, reason = "field names say it; the variants are documented")]
 pub enum Event {
     /// A reliable packet was sent, or retransmitted.
-    Sent { ctx: Ctx, psn: u32, tx_num: u64, path: u8, bytes: u32, retransmit: bool },
+    Sent { ctx: Ctx, psn: Psn, tx_num: TxNum, path: u8, bytes: u32, retransmit: bool },
     /// A PSN was acknowledged.
-    Acked { ctx: Ctx, psn: u32 },
+    Acked { ctx: Ctx, psn: Psn },
     /// A packet was declared lost, by `rule`.
-    Lost { ctx: Ctx, psn: u32, path: u8, rule: LossRule },
+    Lost { ctx: Ctx, psn: Psn, path: u8, rule: LossRule },
     /// A packet that had been declared lost had arrived.
-    Spurious { ctx: Ctx, psn: u32, path: u8 },
+    Spurious { ctx: Ctx, psn: Psn, path: u8 },
     /// A PSN arrived for the first time and got its verdict.
-    Judged { ctx: Ctx, psn: u32, verdict: srd_wire::Verdict },
+    Judged { ctx: Ctx, psn: Psn, verdict: srd_wire::Verdict },
     /// An RTT sample, without the receiver's delay. `ce`: the packet was ECN-marked.
     Rtt { ctx: Ctx, path: u8, rtt_ns: u64, ce: bool },
     /// The rate policy set the rate and the inflight cap.

@@ -49,6 +49,7 @@ pub mod path;
 mod peer;
 #[cfg(planted_bugs)]
 pub mod planted;
+pub mod policy;
 mod psn;
 mod random;
 pub mod rate;
@@ -69,6 +70,7 @@ pub use ids::Ctx as ContextId;
 pub use objects::qp::{QpAttr, QpInit, QpModify, QpState};
 pub use path::{HOST_SENDERS_MAX, HostNote, HostView};
 pub use peer::ContextState;
+pub use psn::{Psn, TxNum};
 pub use random::Randomness;
 pub use rng::Rng;
 pub use srd_wire as wire;

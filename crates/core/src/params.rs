@@ -3,6 +3,7 @@
 use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
 use crate::guards::Guards;
 use crate::noise::Floors;
+use crate::policy::OwnPolicies;
 use crate::time::Span;
 use std::sync::Arc;
 
@@ -21,13 +22,22 @@ pub(crate) struct Params {
     pub paths: u16,
     pub live_min: u16,
     pub mtu: u16,
-    pub path_policy: PathPolicy,
+    pub path_policy: Chooser,
     pub rate_policy: RatePolicy,
     pub host_policy: HostPolicy,
     pub guards: Guards,
     /// Floors of times, which follow from the noise of the host. They are behind a pointer because
     /// they change, while the fields above are immutable.
     pub floors: Arc<Floors>,
+    pub own: OwnPolicies,
+}
+
+/// Which code chooses paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chooser {
+    Policy(PathPolicy),
+    /// The object of `own.path`.
+    Own,
 }
 
 /// A span as 32 bits of ns.
@@ -42,6 +52,7 @@ impl Params {
         loss: &LossConfig,
         mtu: u16,
         guards: Guards,
+        own: &OwnPolicies,
     ) -> Self {
         debug_assert!(mtu > 0 && path.paths.is_power_of_two(), "the configuration was checked");
         Self {
@@ -56,11 +67,15 @@ impl Params {
             paths: path.paths.clamp(1, 256),
             live_min: path.live_min.clamp(1, path.paths.max(1)),
             mtu,
-            path_policy: path.policy,
+            path_policy: match own.path {
+                Some(_) => Chooser::Own,
+                None => Chooser::Policy(path.policy),
+            },
             rate_policy: rate.policy,
             host_policy: rate.host_policy,
             guards,
             floors: Arc::new(Floors::new(rate, loss, mtu)),
+            own: own.clone(),
         }
     }
 }

@@ -1,57 +1,66 @@
 //! Packet sequence numbers and transmission numbers: types with wrapping arithmetic, so that
 //! neither is mixed up with the other or with a count.
 
+use core::fmt;
+
 /// Packet sequence number of one direction of a context: 32 bits that wrap, compared within half of
 /// the number space (serial number arithmetic). It implements no `Ord`: which of two comes first
 /// depends on the part of the number space in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Psn(pub u32);
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Psn(pub u32);
+
+/// As a bare number: traces name the field.
+impl fmt::Debug for Psn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
 
 impl Psn {
     /// The PSN `n` after it.
     #[inline(always)]
-    pub const fn plus(self, n: u32) -> Self {
+    pub(crate) const fn plus(self, n: u32) -> Self {
         Self(self.0.wrapping_add(n))
     }
     /// The PSN `n` before it.
     #[inline(always)]
-    pub const fn minus(self, n: u32) -> Self {
+    pub(crate) const fn minus(self, n: u32) -> Self {
         Self(self.0.wrapping_sub(n))
     }
     /// The one after it.
     #[inline(always)]
-    pub const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         self.plus(1)
     }
     /// Number of steps from `first` to this PSN.
     #[inline(always)]
-    pub const fn since(self, first: Self) -> u32 {
+    pub(crate) const fn since(self, first: Self) -> u32 {
         self.0.wrapping_sub(first.0)
     }
     /// The signed distance from `other` to here.
     #[inline(always)]
-    pub const fn diff(self, other: Self) -> i32 {
+    pub(crate) const fn diff(self, other: Self) -> i32 {
         self.since(other) as i32
     }
     /// Whether it comes before `other`.
     #[inline(always)]
     #[cfg(not(planted_bugs))]
-    pub const fn is_before(self, other: Self) -> bool {
+    pub(crate) const fn is_before(self, other: Self) -> bool {
         self.diff(other) < 0
     }
     /// Whether it comes before `other`.
     #[cfg(planted_bugs)]
-    pub fn is_before(self, other: Self) -> bool {
+    pub(crate) fn is_before(self, other: Self) -> bool {
         if planted!(PsnUnsigned) { self.0 < other.0 } else { self.diff(other) < 0 }
     }
     /// Whether it lies in `first..end` on the circle.
     #[inline(always)]
-    pub fn is_within(self, first: Self, end: Self) -> bool {
+    pub(crate) fn is_within(self, first: Self, end: Self) -> bool {
         self.diff(first) >= 0 && self.is_before(end)
     }
     /// Its place in a ring of `len` entries, a power of two.
     #[inline(always)]
-    pub const fn place(self, len: usize) -> usize {
+    pub(crate) const fn place(self, len: usize) -> usize {
         debug_assert!(len.is_power_of_two());
         self.0 as usize & (len - 1)
     }
@@ -66,42 +75,49 @@ pub(crate) struct PsnRange {
 
 /// Transmission number, unique to each packet of a context, retransmissions included: 64 bits, of
 /// which packets and echoes carry the lower 32 ([`Self::low`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct TxNum(pub u64);
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct TxNum(pub u64);
 
 /// The lower 32 bits of a transmission number, which packets and echoes carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TxLow(pub u32);
 
+/// As a bare number: traces name the field.
+impl fmt::Debug for TxNum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
 impl TxNum {
     /// The number after it.
     #[inline(always)]
-    pub const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         self.plus(1)
     }
     /// The number before it.
     #[inline(always)]
-    pub const fn prev(self) -> Self {
+    pub(crate) const fn prev(self) -> Self {
         Self(self.0.wrapping_sub(1))
     }
     /// The number `n` after it.
     #[inline(always)]
-    pub const fn plus(self, n: u64) -> Self {
+    pub(crate) const fn plus(self, n: u64) -> Self {
         Self(self.0.wrapping_add(n))
     }
     /// The signed distance from `other` to here.
     #[inline(always)]
-    pub const fn diff(self, other: Self) -> i64 {
+    pub(crate) const fn diff(self, other: Self) -> i64 {
         self.0.wrapping_sub(other.0) as i64
     }
     /// The bits that packets carry.
     #[inline(always)]
-    pub const fn low(self) -> TxLow {
+    pub(crate) const fn low(self) -> TxLow {
         TxLow(self.0 as u32)
     }
     /// The number nearest to `reference` whose lower bits are `low`.
     #[inline(always)]
-    pub fn nearest(low: TxLow, reference: Self) -> Self {
+    pub(crate) fn nearest(low: TxLow, reference: Self) -> Self {
         if planted!(TxNumHighKept) {
             return Self(reference.0 & !u64::from(u32::MAX) | u64::from(low.0));
         }

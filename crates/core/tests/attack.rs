@@ -1,15 +1,11 @@
 //! What a hostile review found that no other story tells: peers and strangers that keep to the
 //! letter of the protocol and take more than their share.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
+use crate::common::door::*;
+use crate::common::puppet;
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use core::net::{IpAddr, Ipv4Addr};
-use door::*;
-use puppet::Puppet;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Body, CloseCode, Message, OpenParams, PacketType, Rdma, ReadReq, Verdict};
 use srd_core::*;

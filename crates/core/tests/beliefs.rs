@@ -1,11 +1,8 @@
 //! What a peer says is believed only as far as it can be checked: bytes of a read, transmissions
 //! that it echoes, packets that it acknowledges. One story each.
 
-mod common;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
-use puppet::Puppet;
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{AckBlock, Body, Echo, Message, ReadReq};
 use srd_core::*;

@@ -1,14 +1,9 @@
 //! How contexts begin and end, as small stories: what one side has dropped and the other has not,
 //! peers that offer nothing or take nothing, and peers that are nobody else.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
-use door::{from, open, stranger};
-use puppet::Puppet;
+use crate::common::door::{from, open, stranger};
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use srd_core::wire::{Body, PacketType};
 use srd_core::*;
 

@@ -1,7 +1,6 @@
 //! Copies of what is in flight while little is: they leave early, and are paid for by arrivals.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 /// Two engines with little noise, so that an early copy (40 us) and a usual one (400 us) differ.

@@ -1,8 +1,7 @@
 //! Peers that die and never return, as small stories: what they held is free again, nobody else
 //! waits for them, and nobody spends time on them.
 
-mod common;
-use common::*;
+use crate::common::*;
 use core::net::IpAddr;
 use srd_core::*;
 

@@ -1,14 +1,10 @@
 //! Forgers who do not see the traffic, as small stories: what one packet, or a flood of them, may
 //! not do. Where a story needs a number that a forger has to guess, the guess is granted.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
+use crate::common::door::*;
+use crate::common::puppet;
+use crate::common::*;
 use core::net::Ipv4Addr;
-use door::*;
 use srd_core::wire::{Body, CloseCode, Message, OpenParams, PacketType};
 use srd_core::*;
 

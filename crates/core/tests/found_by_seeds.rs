@@ -1,9 +1,7 @@
 //! Mistakes that the fault checker found, each as a small story.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-use common::*;
+use crate::common::door;
+use crate::common::*;
 use srd_core::*;
 
 fn peer_of(h: &Host, i: usize) -> usize {

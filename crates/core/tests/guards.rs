@@ -1,9 +1,8 @@
 //! Special cases of the law of congestion that the lab's network cannot show: hosts that halt, and
 //! sockets that overflow. `srd lab run guards` has the others.
 
-mod common;
-use common::overload::{Load, Overload};
-use common::*;
+use crate::common::overload::{Load, Overload};
+use crate::common::*;
 use srd_core::guards::Guard;
 use srd_core::*;
 use std::ops::RangeInclusive;

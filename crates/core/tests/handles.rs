@@ -1,7 +1,6 @@
 //! Handles of send requests name one request from post until its completion or release comes out.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 /// A request that has ended keeps its handle while its completion waits to be polled: the device

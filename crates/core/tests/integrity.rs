@@ -1,8 +1,7 @@
 //! Packets that were damaged on the way, past UDP's checksum: dropped and sent again, never acted
 //! upon, where both sides check.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::config::Integrity;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Features, Flags, PacketType};

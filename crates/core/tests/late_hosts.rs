@@ -1,9 +1,8 @@
 //! Hosts that come to a halt for milliseconds, a hundred round trips of the network: what a
 //! transport in a process must live with and one on a network card need not.
 
-mod common;
-use common::overload::{Load, Overload};
-use common::*;
+use crate::common::overload::{Load, Overload};
+use crate::common::*;
 use srd_core::*;
 
 /// Bytes of each message, messages of a batch, and batches one after another.

@@ -1,8 +1,7 @@
 //! Many sends to a program whose receives come late: MPI's eager messages to a rank that computes.
 //! Refusals, however many, are no losses.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 /// What a run took.

@@ -4,8 +4,7 @@
 //!
 //! `LIAR_SEEDS=FIRST..END` runs other seeds than the usual.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::wire::{
     AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, Header, Message, OpenParams, Others,
     Packet, PacketType, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,

@@ -1,10 +1,7 @@
 //! Statements of a peer that holds the tag and that no honest engine would make, one story each.
 
-mod common;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
-use puppet::Puppet;
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use srd_core::wire::{Body, ReadResp, ReadStatus, Verdict};
 use srd_core::*;
 

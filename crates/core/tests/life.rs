@@ -1,7 +1,6 @@
 //! Peers that restart, stall, vanish; queue pairs destroyed under way; contexts that close.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 fn post_some(p: &mut Pair, n: u64) {

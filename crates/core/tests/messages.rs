@@ -1,7 +1,6 @@
 //! Messages, exactly once, over networks that lose, repeat, reorder and blacken.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 /// `n` messages of assorted sizes each way; all arrive once, intact, and complete once.

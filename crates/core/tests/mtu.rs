@@ -1,9 +1,8 @@
 //! The way to a peer carries smaller packets than before: requests go on with smaller ones, at most
 //! once as ever, and the application is told.
 
-mod common;
-use common::overload::{Load, Overload};
-use common::*;
+use crate::common::overload::{Load, Overload};
+use crate::common::*;
 use srd_core::*;
 
 /// As on sockets: the engine looks for the size that passes.

@@ -1,12 +1,9 @@
 //! Ways that carry less than full packets from the start: contexts open with smaller ones, and only
 //! where full ones really do not pass.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-use common::overload::{Load, Overload};
-use common::*;
-use door::{Door, from, network, open, stranger};
+use crate::common::door::{Door, from, network, open, stranger};
+use crate::common::overload::{Load, Overload};
+use crate::common::*;
 use srd_core::wire::Body;
 use srd_core::*;
 

@@ -1,11 +1,8 @@
 //! Which acknowledgment of a peer is the newest: what it says of the peer itself holds until one
 //! that was sent later says otherwise. One story each.
 
-mod common;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
-use puppet::Puppet;
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{AckBlock, Body};
 use srd_core::*;

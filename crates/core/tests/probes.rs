@@ -1,7 +1,6 @@
 //! Probes of paths that are out of use: they must not take the room that data needs.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 fn pair(seed: u64) -> Pair {

@@ -1,7 +1,6 @@
 //! RDMA: reads, writes, immediates; content, bounds, rights, credits, regions that go away.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::*;
 

@@ -1,8 +1,7 @@
 //! Cases that reading the code brought up: draining, eviction of the dead, packets that never
 //! arrive.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 fn to(state: QpState) -> QpModify {

@@ -2,8 +2,7 @@
 //! nothing. The network of these tests marks what the engines send, as a driver does that has
 //! opened it, and a forger's packets lack the mark.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Body, CloseCode, Flags};
 use srd_core::*;

@@ -1,7 +1,6 @@
 //! Engines at one address share what may be in flight to it, and the pacer: each has its turn.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::*;
 
 /// What all engines at one address share.

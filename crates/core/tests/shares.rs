@@ -1,12 +1,9 @@
 //! What peers share of a host, and how little one of them can take from the others by saying that
 //! it needs much: the receive budget, the places of reads. One story each.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-use common::*;
+use crate::common::door::*;
+use crate::common::*;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use door::*;
 use srd_core::wire::{AckBlock, Body, Message, PacketType, ReadReq};
 use srd_core::*;
 

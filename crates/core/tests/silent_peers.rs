@@ -1,8 +1,7 @@
 //! Tens of thousands of peers that fall silent together: a datacenter loses a spine, or its power.
 //! However many they are, each call on the engine does a bounded amount of work.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::wire::{AckBlock, Packet};
 use srd_core::*;
 

@@ -1,10 +1,7 @@
 //! A host that takes less than its link brings: what it tells, and what those who are told do.
 
-mod common;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
-use puppet::Puppet;
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use srd_core::config::HostPolicy;
 use srd_core::wire::{AckBlock, Backlog, Body, Features, Flags, Message};
 use srd_core::*;

@@ -1,13 +1,8 @@
 //! Peers that ask, open, close and give up without end, and what that costs those beside them.
 
-mod common;
-#[path = "common/door.rs"]
-mod door;
-#[path = "common/puppet.rs"]
-mod puppet;
-use common::*;
-use door::*;
-use puppet::Puppet;
+use crate::common::door::*;
+use crate::common::puppet::Puppet;
+use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Body, Message, OpenParams, ReadReq};
 use srd_core::*;

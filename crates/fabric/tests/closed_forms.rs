@@ -1,7 +1,7 @@
 //! The fabric compared with arithmetic: times, orders and counts that can be computed by hand.
 
-mod common;
-use common::{PER_BYTE, Probe, RATE, finish, ids, leaf_spine, port, send_at, world};
+use crate::common;
+use crate::common::{PER_BYTE, Probe, RATE, finish, ids, leaf_spine, port, send_at, world};
 use srd_fabric::{
     DropReason, Ecn, FatTree, HostId, LinkId, MS, NS, Node, Outbound, Port, Ps, SwitchId, Topology,
     US, World, WorldConfig, back_to_back, dumbbell,

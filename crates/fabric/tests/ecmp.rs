@@ -1,7 +1,7 @@
 //! ECMP spreads evenly, with an independent hash in each switch.
 
-mod common;
-use common::{leaf_spine, port, send_at, world};
+use crate::common;
+use crate::common::{leaf_spine, port, send_at, world};
 use srd_fabric::{FatTree, LinkId, NS, Node, SwitchId, Topology, World};
 
 /// Chi-square of counts against an even spread.

@@ -1,7 +1,6 @@
 //! Each fault has its effect on the right component for the right time.
 
-mod common;
-use common::{Got, PER_BYTE, Probe, finish, ids, leaf_spine, port, send_at, world};
+use crate::common::{Got, PER_BYTE, Probe, finish, ids, leaf_spine, port, send_at, world};
 use srd_fabric::{
     Burst, CableId, DropReason, EcnFault, Effect, Fault, FaultPlan, HostId, LinkId, MS, NS, Node,
     Ps, SwitchId, Target, US, World, back_to_back,

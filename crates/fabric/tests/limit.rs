@@ -1,7 +1,6 @@
 //! Limits of single flows at their senders' cards, compared with arithmetic.
 
-mod common;
-use common::{Net, PER_BYTE, Probe, RATE, finish, ids, leaf_spine, port, send_at, world};
+use crate::common::{Net, PER_BYTE, Probe, RATE, finish, ids, leaf_spine, port, send_at, world};
 use srd_fabric::{
     CreditConfig, DropReason, FlowControl, FlowLimit, FlowLimitStats, HostId, LIMITED_FLOWS_MAX,
     LinkId, MS, Outbound, Ps, Rng, Service, US, World, WorldConfig, back_to_back,

@@ -1,10 +1,9 @@
 //! Networks with credits: no loss, flows in order, credits and entries all released, and deadlocks
 //! detected.
 
-#[path = "common/flows.rs"]
-mod flows;
-
-use flows::{BYTES, CONTROL_BYTES, Flows, Payload, Sending, permutations, port, tree};
+use crate::common::flows::{
+    BYTES, CONTROL_BYTES, Flows, Payload, Sending, permutations, port, tree,
+};
 use srd_fabric::routing::{Adaptation, CircuitConfig, Ties};
 use srd_fabric::{
     CableId, CreditConfig, Credits, Effect, Fault, FlowControl, HostId, KaryNTree, LinkId, NS,

@@ -1,10 +1,7 @@
 //! Priority flow control: nothing is ever lost, the closed forms of headroom and pauses, and
 //! deadlocks detected.
 
-#[path = "common/flows.rs"]
-mod flows;
-
-use flows::{BYTES, CONTROL_BYTES, Flows, Payload, Sending, permutations, tree};
+use crate::common::flows::{BYTES, CONTROL_BYTES, Flows, Payload, Sending, permutations, tree};
 use srd_fabric::{
     Fault, FlowControl, HostId, LeafSpine, LinkId, MS, NS, Node, PfcConfig, Port, Ps, Rng,
     RoutingConfig, Service, Target, Topology, US, World, WorldConfig,

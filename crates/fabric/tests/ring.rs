@@ -1,7 +1,6 @@
 //! Receive rings of hosts: compared with arithmetic, and their counters under random faults.
 
-mod common;
-use common::{PER_BYTE, Probe, RATE, finish, leaf_spine, port, send_at, world};
+use crate::common::{PER_BYTE, Probe, RATE, finish, leaf_spine, port, send_at, world};
 use srd_fabric::{
     Delivered, DropReason, Fault, Host, HostId, HostIo, LinkId, MS, NS, Outbound, Placement, Ps,
     RingConfig, RingPut, RingStats, Rng, US, World, WorldConfig, back_to_back,

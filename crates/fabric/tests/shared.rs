@@ -1,7 +1,7 @@
 //! Shared buffers compared with arithmetic: the share of each port, and losses.
 
-mod common;
-use common::{Net, Probe, finish, port, send_at};
+use crate::common;
+use crate::common::{Net, Probe, finish, port, send_at};
 use srd_fabric::{
     DropReason, FatTree, Fault, HostId, LinkId, MS, Node, Outbound, Port, Ps, Rng, SharedBuffer,
     SwitchId, Target, Topology, US, World, WorldConfig,

@@ -1,8 +1,8 @@
 //! Random traffic under random faults: every packet is accounted for, and a run depends on its seed
 //! alone.
 
-mod common;
-use common::{Probe, leaf_spine, port};
+use crate::common;
+use crate::common::{Probe, leaf_spine, port};
 use srd_fabric::{
     Burst, CableId, Delivered, EcnFault, Effect, FatTree, Fault, Host, HostId, HostIo, LinkId, MS,
     NS, Outbound, Ps, Rng, SwitchId, Tap, TapEvent, TapWhat, Target, Topology, US, World,

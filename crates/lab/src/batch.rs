@@ -4,7 +4,9 @@
 use crate::result::RunResult;
 use crate::run::run;
 use crate::spec::{Spec, SpecFile};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,13 +21,65 @@ pub struct Job {
     pub folder: PathBuf,
 }
 
-/// The runs of a spec file: each case with the seeds 1 to its own number of seeds, or to `seeds`.
-pub fn jobs_of(file: &SpecFile, seeds: Option<u32>) -> Vec<Job> {
+/// Seeds of the runs of a case, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seeds {
+    first: u64,
+    last: u64,
+}
+
+impl Seeds {
+    /// Most seeds of a case.
+    const MOST: u64 = 1_000_000;
+
+    /// The seeds 1 to `n`, at least one.
+    pub fn up_to(n: u32) -> Self {
+        Self { first: 1, last: u64::from(n.max(1)) }
+    }
+}
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    /// Reads `10` (the seeds 1 to 10) or `101..200` (both included).
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.trim().parse::<u64>().ok().filter(|n| *n > 0);
+        let wrong = |why: &str| {
+            Err(format!("{why}; give a number of seeds, or the first and the last, as in 101..200"))
+        };
+        let (first, last) = match text.split_once("..") {
+            None => (Some(1), number(text)),
+            Some((first, last)) => (number(first), number(last)),
+        };
+        match first.zip(last) {
+            None => wrong("seeds are whole numbers from 1 on"),
+            Some((first, last)) if last < first => wrong("the last seed is before the first"),
+            Some((first, last)) if last - first >= Self::MOST => {
+                wrong("a command runs a case with up to 1,000,000 seeds")
+            }
+            Some((first, last)) => Ok(Self { first, last }),
+        }
+    }
+}
+
+impl fmt::Display for Seeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first {
+            1 => write!(f, "{}", self.last),
+            first => write!(f, "{first}..{}", self.last),
+        }
+    }
+}
+
+/// The runs of a spec file: each case with the seeds 1 to its own number of seeds, or with `seeds`.
+/// The first run of each case is recorded, if the spec asks for it.
+pub fn jobs_of(file: &SpecFile, seeds: Option<Seeds>) -> Vec<Job> {
     let mut jobs = Vec::new();
     for spec in &file.cases {
-        for seed in 1..=u64::from(seeds.unwrap_or(spec.seeds).max(1)) {
+        let seeds = seeds.unwrap_or(Seeds::up_to(spec.seeds));
+        for seed in seeds.first..=seeds.last {
             let mut spec = spec.clone();
-            spec.measure.observe &= seed == 1;
+            spec.measure.observe &= seed == seeds.first;
             jobs.push(Job { spec, seed, folder: file.folder.clone() });
         }
     }
@@ -68,4 +122,22 @@ pub fn run_all(
     });
     let taken = results.into_iter().map(|r| r.into_inner().expect("all threads have ended"));
     taken.map(|r| r.expect("every job was taken")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_a_range() {
+        for (text, first, last) in [("10", 1, 10), ("101..200", 101, 200), ("7..7", 7, 7)] {
+            let seeds: Seeds = text.parse().unwrap();
+            assert_eq!(seeds, Seeds { first, last });
+            assert_eq!(seeds.to_string(), text);
+        }
+        for wrong in ["0", "", "5..4", "0..3", "a..b", "1..", "-3", "1..1000001"] {
+            let e = wrong.parse::<Seeds>().unwrap_err();
+            assert!(e.contains("101..200"), "{wrong}: {e}");
+        }
+    }
 }

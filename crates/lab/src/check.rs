@@ -1,6 +1,7 @@
 //! Checks of a case that precede all runs. Settings of the network's shape are checked when it is
 //! built.
 
+use crate::policy::own_policies;
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
 };
@@ -73,7 +74,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
                 lossless.unwrap_or_default()
             ))
         }
-        Transport::Srd => Ok(()),
+        Transport::Srd => own_policies(&spec.engine).map(|_| ()),
         Transport::Tcp => spec.tcp.config().map(|_| ()),
         Transport::Ue => spec.ue.config(12_000_000, 100e9, 54_000_000).map(|_| ()),
         Transport::Rc => {

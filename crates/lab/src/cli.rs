@@ -1,14 +1,19 @@
-//! The command line of the lab: `run` and `list`. The tool `srd` includes it as `srd lab`;
-//! `srd-lab` is the same without the rest of the tool.
+//! The command line of the lab: `run`, `paper`, `merge`, `list`, `show` and `fields`. The tool
+//! `srd` includes it as `srd lab`; `srd-lab` is the same without the rest of the tool.
 
-use crate::batch::{jobs_of, run_all};
+mod fields;
+mod merge;
+mod paper;
+
+use crate::batch::{Seeds, jobs_of, run_all};
 use crate::check::check;
 use crate::figures::figures;
-use crate::guards;
 use crate::pages::huge_pages;
-use crate::report;
+use crate::plots::plots;
+use crate::report::{self, Origin};
 use crate::result::RunResult;
-use crate::spec::{EMBEDDED, SpecFile};
+use crate::spec::{EMBEDDED, SpecFile, embedded};
+use crate::{guards, level};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
@@ -33,6 +38,30 @@ pub enum Command {
     Run(Run),
     /// Name the experiments and their cases
     List,
+    /// Print the spec of an experiment, to start one's own from
+    Show {
+        /// Experiment
+        name: String,
+    },
+    /// List every field of a spec: unit, values, default, meaning
+    Fields {
+        /// Only fields whose names contain this text, for example `network.` or `tcp.cc`
+        name: Option<String>,
+        /// Print a JSON Schema instead, with which editors complete and check specs
+        #[arg(long, conflicts_with = "name")]
+        schema: bool,
+    },
+    /// Draw the figures of publications that experiments repeat, on one page
+    Paper(paper::Paper),
+    /// Join reports of runs with different seeds or cases
+    Merge {
+        /// Folders that `run --out` wrote
+        #[arg(required = true, value_name = "DIR")]
+        reports: Vec<PathBuf>,
+        /// Folder of the joined report
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 /// Options of `run`.
@@ -41,9 +70,10 @@ pub struct Run {
     /// Experiments or spec files
     #[arg(required = true, value_name = "NAME|FILE")]
     names: Vec<String>,
-    /// Number of runs per case, with the seeds 1, 2, … (default: as in the spec)
-    #[arg(long)]
-    seeds: Option<NonZeroU32>,
+    /// Number of runs per case, with the seeds 1, 2, …; or the first and the last seed, as in
+    /// 101..200 (default: as in the spec)
+    #[arg(long, value_name = "N|A..B")]
+    seeds: Option<Seeds>,
     /// Run the reduced set: fewer seeds, no slow cases
     #[arg(long)]
     quick: bool,
@@ -53,6 +83,10 @@ pub struct Run {
     /// Change a field of every case, for example `engine.paths=16` (a TOML value; repeatable)
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
+    /// Run every case with each value of a field, for example `engine.paths=16,64,128` (TOML
+    /// values; repeatable)
+    #[arg(long, value_name = "FIELD=V,V")]
+    sweep: Vec<String>,
     /// Number of parallel runs; results do not depend on it, except the columns of speed and memory
     /// (default: one per processor)
     #[arg(long)]
@@ -92,7 +126,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if matches!(cli.command, Command::Run(_)) {
         huge_pages(&args);
     }
-    match execute(&cli.command, "srd-lab") {
+    let program = Program { name: "srd-lab", commit: option_env!("SRD_COMMIT") };
+    match execute(&cli.command, program) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::OutputClosed) => ExitCode::FAILURE,
         Err(Failure::Failed(text)) => {
@@ -106,16 +141,54 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Executes a command and prints to standard output. `program`: the name that the user calls, for
-/// the command line in reports.
+/// What reports say of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// The name that the user calls.
+    pub name: &'static str,
+    /// The commit that it was built from; `None`: not known.
+    pub commit: Option<&'static str>,
+}
+
+/// The command line of a command of the lab.
+fn command_of(program: Program, command: &str) -> String {
+    format!("{} lab {command}", program.name).replace("srd-lab lab", "srd-lab")
+}
+
+/// Executes a command and prints to standard output.
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn execute(command: &Command, program: &str) -> Result<(), Failure> {
+pub fn execute(command: &Command, program: Program) -> Result<(), Failure> {
     match command {
         Command::List => list(),
         Command::Run(options) => run(options, program),
+        Command::Show { name } => print(&show(name)?),
+        Command::Fields { schema: true, .. } => print(&format!("{:#}\n", fields::schema())),
+        Command::Fields { name, .. } => {
+            print(&fields::text(name.as_deref()).map_err(Failure::Usage)?)
+        }
+        Command::Paper(options) => print(&paper::paper(options, program)?),
+        Command::Merge { reports, out } => {
+            let folders = reports.iter().chain([out]).map(|p| quoted(&p.to_string_lossy()));
+            let mut words: Vec<String> = folders.collect();
+            words.insert(reports.len(), "--out".into());
+            let line = command_of(program, &format!("merge {}", words.join(" ")));
+            print(&merge::merge(reports, out, &line)?)
+        }
     }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The text of an embedded spec.
+fn show(name: &str) -> Result<String, Failure> {
+    embedded(name).map(String::from).ok_or_else(|| {
+        let names: Vec<_> = EMBEDDED.iter().map(|(n, _)| *n).collect();
+        Failure::Usage(format!("there is no experiment {name}: give one of {}", names.join(", ")))
+    })
 }
 
 fn list() -> Result<(), Failure> {
@@ -129,9 +202,16 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks the figures that a file declares.
+fn plots_check(file: &SpecFile) -> Result<(), String> {
+    let first = file.cases.first();
+    first.map_or(Ok(()), |c| c.plot.iter().try_for_each(|p| p.check(&file.cases)))
+}
+
 /// Reads an experiment and selects the requested part.
 fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
-    let mut file = SpecFile::load_with(name, o.quick, &o.set).map_err(Failure::Usage)?;
+    let mut file = SpecFile::load_with(name, o.quick, &o.set, &o.sweep).map_err(Failure::Usage)?;
+    plots_check(&file).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
     let names: Vec<String> = file.cases.iter().map(|c| format!("\"{}\"", c.case)).collect();
     if let Some(part) = &o.case {
         file.cases.retain(|c| c.case.contains(part.as_str()));
@@ -152,7 +232,7 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
     Ok(file)
 }
 
-fn run(o: &Run, program: &str) -> Result<(), Failure> {
+fn run(o: &Run, program: Program) -> Result<(), Failure> {
     let all = o.names.iter().any(|n| n == "all");
     let names: Vec<&str> = if all {
         EMBEDDED.iter().map(|(n, _)| *n).collect()
@@ -176,7 +256,8 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
             guards_run(o, &file, threads)?;
             continue;
         }
-        let jobs = jobs_of(&file, o.seeds.map(NonZeroU32::get));
+        warn(name, &file);
+        let jobs = jobs_of(&file, o.seeds);
         let bar = progress_bar(jobs.len(), name);
         let results = run_all(&jobs, threads, &|done| bar.set_position(done as u64));
         bar.finish_and_clear();
@@ -185,7 +266,9 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
         let text = text_of(&results, !o.no_cost);
         io::stdout().lock().write_all(text.as_bytes())?;
         if let Some(folder) = &o.out {
-            let written = write(folder, &results, &text, &command_line(o, program, name));
+            let command = command_line(o, program, name);
+            let origin = Origin { command: &command, commit: program.commit };
+            let written = write(folder, &results, &text, origin);
             let path = written.map_err(Failure::Failed)?;
             writeln!(io::stdout().lock(), "report: {}\n", path.display())?;
         }
@@ -204,8 +287,7 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
 /// Runs the rows of `guards` with each guard turned off in turn.
 fn guards_run(o: &Run, file: &SpecFile, threads: usize) -> Result<(), Failure> {
     let bar = progress_bar(0, guards::NAME);
-    let seeds = o.seeds.map(NonZeroU32::get);
-    let text = guards::table(file, seeds, threads, &|done, all| {
+    let text = guards::table(file, o.seeds, threads, &|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     });
@@ -226,9 +308,19 @@ fn progress_bar(jobs: usize, name: &str) -> ProgressBar {
     bar
 }
 
+/// Warns of a comparison that is not level, unless the spec says why.
+fn warn(name: &str, file: &SpecFile) {
+    if file.cases[0].not_level.is_some() {
+        return;
+    }
+    for warning in level::warnings(&file.cases) {
+        eprintln!("{name}: not level: {warning}");
+    }
+}
+
 /// The command that reproduces one experiment.
-fn command_line(o: &Run, program: &str, name: &str) -> String {
-    let mut line = format!("{program} lab run {}", quoted(name)).replace("srd-lab lab", "srd-lab");
+fn command_line(o: &Run, program: Program, name: &str) -> String {
+    let mut line = command_of(program, &format!("run {}", quoted(name)));
     let mut add = |option: &str, value: &str| line += &format!(" --{option} {}", quoted(value));
     if let Some(n) = o.seeds {
         add("seeds", &n.to_string());
@@ -237,6 +329,7 @@ fn command_line(o: &Run, program: &str, name: &str) -> String {
         add("case", case);
     }
     o.set.iter().for_each(|change| add("set", change));
+    o.sweep.iter().for_each(|sweep| add("sweep", sweep));
     if let Some(folder) = &o.out {
         add("out", &folder.to_string_lossy());
     }
@@ -286,18 +379,21 @@ fn write(
     folder: &Path,
     results: &[RunResult],
     text: &str,
-    command: &str,
+    origin: Origin<'_>,
 ) -> Result<PathBuf, String> {
     let name = &results[0].spec.name;
     let files = [
-        (".txt", format!("$ {command}\n{text}")),
+        (".txt", format!("$ {}\n{text}", origin.command)),
         (".csv", report::csv(results)),
         ("-summary.csv", report::summary_csv(results)),
         ("-series.csv", report::series_csv(results)),
-        (".json", format!("{:#}\n", report::json(results))),
-        (".html", report::page(results, command)),
+        (".json", format!("{:#}\n", report::json(results, origin))),
+        (".html", report::page(results, origin.command)),
     ];
-    for (ending, content) in files {
+    let plots = plots(results).into_iter().enumerate();
+    let plots = plots.map(|(i, (_, figure))| (format!("-{}.svg", i + 1), figure.svg()));
+    let files = files.map(|(ending, content)| (ending.to_string(), content));
+    for (ending, content) in files.into_iter().chain(plots) {
         let path = folder.join(format!("{name}{ending}"));
         std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))?;
     }
@@ -312,23 +408,26 @@ mod tests {
         let words = line.split(' ').map(|w| OsString::from(w.replace('_', " ")));
         match Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
             Command::Run(run) => run,
-            Command::List => panic!("not a run"),
+            other => panic!("{other:?} is no run"),
         }
     }
 
     #[test]
     fn the_command_in_a_report_is_the_one_that_was_given() {
         let run = parsed("srd-lab run --quick a.toml --set engine.paths=16 --case 2_MB --seeds 3");
-        let line = command_line(&run, "srd", "a.toml");
+        let srd = Program { name: "srd", commit: None };
+        let line = command_line(&run, srd, "a.toml");
         let want = "srd lab run a.toml --seeds 3 --case '2 MB' --set engine.paths=16 --quick";
         assert_eq!(line, want);
-        assert!(command_line(&run, "srd-lab", "a.toml").starts_with("srd-lab run a.toml "));
+        let lab = Program { name: "srd-lab", commit: None };
+        assert!(command_line(&run, lab, "a.toml").starts_with("srd-lab run a.toml "));
         assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 
     #[test]
     fn what_cannot_be_run_is_refused_before_anything_runs() {
-        let fails = |line: &str| match run(&parsed(line), "srd") {
+        let srd = Program { name: "srd", commit: None };
+        let fails = |line: &str| match run(&parsed(line), srd) {
             Err(Failure::Usage(text)) => text,
             other => panic!("{line}: {other:?}"),
         };

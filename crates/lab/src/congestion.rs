@@ -48,6 +48,7 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         seed,
         hosts: topo.hosts(),
         fct_ps: Vec::new(),
+        round_at_ps: Vec::new(),
         arrived_ps: Vec::new(),
         floor_ps: Vec::new(),
         ideal_ps: Vec::new(),

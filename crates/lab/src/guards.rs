@@ -1,7 +1,7 @@
 //! What each special case of the law of congestion is worth: the rows of `specs/guards.toml` with
 //! all of them, then with each turned off, seed by seed.
 
-use crate::batch::{Job, run_all};
+use crate::batch::{Job, Seeds, run_all};
 use crate::report::columns;
 use crate::result::RunResult;
 use crate::spec::SpecFile;
@@ -27,7 +27,7 @@ const UNFINISHED_FLOORS: f64 = 100.0;
 /// What a run refuses.
 pub fn table(
     file: &SpecFile,
-    seeds: Option<u32>,
+    seeds: Option<Seeds>,
     threads: usize,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<String, String> {

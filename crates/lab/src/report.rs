@@ -4,16 +4,20 @@ mod charts;
 mod copa;
 mod html;
 mod phases;
+pub mod rows;
 mod series;
 
-pub use html::page;
-pub use series::{series_csv, summary_csv};
+mod sweeps;
+
+pub use html::{add_figure, document, page, rows_page};
+pub use series::{csv, series_csv, summary_csv};
 
 use crate::pauses::{PauseOutcome, TierPauses};
 use crate::poisson::{OpenLoop, by_class};
 use crate::result::RunResult;
 use crate::rings::RingOutcome;
 use crate::stats::Quantiles;
+use rows::{Cost, Row};
 use serde_json::{Value, json as object};
 use srd_fabric::DropReason;
 use std::fmt::Write as _;
@@ -47,6 +51,11 @@ fn cases(results: &[RunResult]) -> Vec<&[RunResult]> {
 /// A table with one line per case: medians over seeds, and the worst seed for upper bounds (max,
 /// max/floor, max/min). `cost`: with speed and memory, which differ from run to run.
 pub fn table(results: &[RunResult], cost: bool) -> String {
+    table_of(&results.iter().map(Row::of).collect::<Vec<_>>(), cost)
+}
+
+/// Like [`table`], of the summaries of runs.
+pub fn table_of(rows: &[Row], cost: bool) -> String {
     let mut head = vec![
         "case",
         "seeds",
@@ -69,46 +78,41 @@ pub fn table(results: &[RunResult], cost: bool) -> String {
         head.extend(["kpkt/cpu-s", "Mev/s", "MB"]);
     }
     head.push("hash");
-    let mut rows = vec![head.iter().map(|h| (*h).to_string()).collect::<Vec<_>>()];
-    for case in cases(results).into_iter().filter(|c| !c[0].fct_ps.is_empty()) {
-        rows.push(line(case, cost));
+    let mut lines = vec![head.iter().map(|h| (*h).to_string()).collect::<Vec<_>>()];
+    // Runs without packets have no rounds.
+    for case in rows::cases(rows).into_iter().filter(|c| c[0].number("rounds") > 0.0) {
+        lines.push(line(case, cost));
     }
-    if rows.len() == 1 { String::new() } else { columns(&rows) }
+    if lines.len() == 1 { String::new() } else { columns(&lines) }
 }
 
-fn line(case: &[RunResult], cost: bool) -> Vec<String> {
-    let of = |f: &dyn Fn(&RunResult) -> f64| Quantiles::of(case.iter().map(f).collect());
-    let first = &case[0];
-    let name = match first.spec.case.as_str() {
-        "" => first.spec.name.clone(),
-        case => case.to_string(),
-    };
-    let retx = of(&|r| r.retransmitted_percent()).median;
-    let marked = of(&|r| 100.0 * r.marked as f64 / r.packets_sent.max(1) as f64).median;
-    let undone: usize = case.iter().map(RunResult::unfinished).sum();
+fn line(case: &[Row], cost: bool) -> Vec<String> {
+    let of = |f: &dyn Fn(&Row) -> f64| Quantiles::of(case.iter().map(f).collect());
+    let number = |column: &str| of(&|r| r.number(column));
+    let undone: f64 = case.iter().map(|r| r.number("unfinished")).sum();
     let mut row = vec![
-        name,
+        case[0].name().to_string(),
         case.len().to_string(),
-        first.flows.len().to_string(),
-        format!("{:.1}", of(&|r| r.summary.floor_us).median),
-        format!("{:.1}", of(&|r| r.summary.fct_us.min).min),
-        format!("{:.1}", of(&|r| r.summary.fct_us.median).median),
-        format!("{:.1}", of(&|r| r.summary.fct_us.p99).median),
-        format!("{:.1}", of(&|r| r.summary.fct_us.max).max),
-        format!("{:.4}", of(&|r| r.summary.over_floor.median).median),
-        format!("{:.4}", of(&|r| r.summary.over_floor.max).max),
-        format!("{:.4}", of(&|r| r.summary.max_over_min).max),
-        format!("{retx:.2}"),
-        format!("{:.0}", of(&|r| r.tally.spurious as f64).median),
-        format!("{:.0}", of(&|r| r.drops.total() as f64).median),
-        format!("{marked:.2}"),
+        case[0].number("flows").to_string(),
+        format!("{:.1}", number("floor_us").median),
+        format!("{:.1}", number("fct_min_us").min),
+        format!("{:.1}", number("fct_median_us").median),
+        format!("{:.1}", number("fct_p99_us").median),
+        format!("{:.1}", number("fct_max_us").max),
+        format!("{:.4}", number("over_floor_median").median),
+        format!("{:.4}", number("over_floor_max").max),
+        format!("{:.4}", number("max_over_min").max),
+        format!("{:.2}", of(&Row::retransmitted_percent).median),
+        format!("{:.0}", number("spurious").median),
+        format!("{:.0}", of(&Row::drops).median),
+        format!("{:.2}", of(&Row::marked_percent).median),
         undone.to_string(),
     ];
     if cost {
-        let events = of(&|r| r.events as f64 * 1e3 / r.cpu_ns.max(1) as f64).median;
-        row.push(format!("{:.0}", of(&|r| r.packets_per_cpu_s() / 1e3).median));
-        row.push(format!("{events:.2}"));
-        row.push(format!("{:.0}", of(&|r| r.memory_bytes as f64 / 1e6).max));
+        let cost = |f: &dyn Fn(&Cost) -> f64| of(&|r| r.cost.as_ref().map_or(0.0, f));
+        row.push(format!("{:.0}", cost(&|c| c.packets_per_cpu_s / 1e3).median));
+        row.push(format!("{:.2}", cost(&|c| c.events_per_cpu_us).median));
+        row.push(format!("{:.0}", cost(&|c| c.memory_bytes as f64 / 1e6).max));
     }
     // One hash over all seeds of the case.
     let hash = case.iter().fold(0u64, |h, r| h.rotate_left(9) ^ r.hash);
@@ -116,29 +120,25 @@ fn line(case: &[RunResult], cost: bool) -> Vec<String> {
     row
 }
 
-/// One line per flow and round of all runs.
-pub fn csv(results: &[RunResult]) -> String {
-    let mut out = String::from("experiment,case,seed,round,flow,src,dst,bytes,fct_ps,floor_ps\n");
-    for r in results {
-        for (round, fcts) in r.fct_ps.iter().enumerate() {
-            for (i, fct) in fcts.iter().enumerate() {
-                let f = &r.flows[i];
-                let fct = fct.map_or(String::new(), |t| t.to_string());
-                let (name, case) = (&r.spec.name, r.spec.case.replace(',', ""));
-                let _ = writeln!(
-                    out,
-                    "{name},{case},{},{round},{i},{},{},{},{fct},{}",
-                    r.seed, f.src.0, f.dst.0, f.bytes, r.floor_ps[i]
-                );
-            }
-        }
-    }
-    out
+/// Where results come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The command line that repeats them.
+    pub command: &'a str,
+    /// The commit that the program was built from; `None`: not known.
+    pub commit: Option<&'a str>,
 }
 
-/// Parameters, summary, counters, cost and series of all runs; everything except single flows.
-pub fn json(results: &[RunResult]) -> Value {
-    results.iter().map(one).collect()
+/// Origin of the results, and parameters, summary, counters, cost and series of all runs;
+/// everything except single flows.
+pub fn json(results: &[RunResult], origin: Origin<'_>) -> Value {
+    object!({
+        "experiment": results.first().map(|r| r.spec.name.as_str()),
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": origin.commit,
+        "command": origin.command,
+        "runs": results.iter().map(one).collect::<Vec<_>>(),
+    })
 }
 
 fn quantiles(q: &Quantiles) -> Value {

@@ -28,6 +28,8 @@ pub struct RunResult {
     pub hosts: u32,
     /// Completion times: `[round][flow]`, `None`: did not end in time.
     pub fct_ps: Vec<Vec<Option<Ps>>>,
+    /// Start of each round.
+    pub round_at_ps: Vec<Ps>,
     /// Completion times until the arrival of the last byte, where phases are measured.
     pub arrived_ps: Vec<Vec<Option<Ps>>>,
     /// Floor of each flow, with the transport's own headers.

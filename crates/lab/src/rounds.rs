@@ -34,8 +34,8 @@ pub struct Running<'a, P, H> {
     seen_ends: usize,
     /// Latest end of a flow so far.
     end_last: Ps,
-    /// Start of the present round.
-    round_at: Ps,
+    /// Start of each round so far.
+    pub rounds_at: Vec<Ps>,
     /// Time that the run continues after the last flow's end, for the release of state.
     pub tail_ps: Ps,
     seen_arrivals: usize,
@@ -83,7 +83,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             fired: vec![0; flows.triggers.len()],
             seen_ends: 0,
             end_last: 0,
-            round_at: 0,
+            rounds_at: Vec::new(),
             tail_ps: 0,
             seen_arrivals: 0,
             sampler: None,
@@ -172,11 +172,12 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
     /// Time from the start of the last round to the end of its last flow; `None` if a flow did not
     /// end.
     pub fn phase_ps(&self) -> Option<Ps> {
-        (self.left == 0).then(|| self.end_last.saturating_sub(self.round_at))
+        (self.left == 0)
+            .then(|| self.end_last.saturating_sub(self.rounds_at.last().copied().unwrap_or(0)))
     }
 
     fn round_start(&mut self, at: Ps) {
-        self.round_at = at.max(self.world.now());
+        self.rounds_at.push(at.max(self.world.now()));
         let n = self.flows.flows.len();
         self.started = vec![None; n];
         self.fct.push(vec![None; n]);

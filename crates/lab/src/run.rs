@@ -146,7 +146,7 @@ impl Plan<'_> {
         let (cpu_ns, wall_ns) = (cpu_ns() - cpu, wall.elapsed().as_nanos() as u64);
         let observation = running.observed().map(Box::new);
         let phase_ps = running.phase_ps();
-        let Running { world, fct, arrived, board, .. } = running;
+        let Running { world, fct, arrived, rounds_at, board, .. } = running;
         let totals = world.totals();
         debug_assert!(totals.conserved());
         let out = outcome(&world);
@@ -172,6 +172,7 @@ impl Plan<'_> {
             summary: Summary::of(&fct, &floor_ps),
             data_packets,
             fct_ps: fct,
+            round_at_ps: rounds_at,
             arrived_ps: arrived,
             floor_ps,
             ideal_ps,

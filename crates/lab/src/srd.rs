@@ -4,20 +4,19 @@ use crate::board::{Board, SharedBoard};
 use crate::floor::{Framing, Ways};
 use crate::host::{KernelCounts, SrdHost, SrdSettings, Verb, engine_config, socket_config};
 use crate::packet::LabPacket;
+use crate::policy::own_policies;
 use crate::result::{Detail, SrdObjects, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
 use crate::server::SrdServer;
-use crate::spec::{
-    DefaultsSpec, EngineSpec, HostPolicySpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec,
-    VerbSpec,
-};
+use crate::spec::{DefaultsSpec, EngineSpec, HostPolicySpec, OrderSpec, Spec, VerbSpec};
 use crate::watch::{Watch, WatchSpec};
 use crate::workload::{Flow, Flows};
 use rustc_hash::{FxHashMap, FxHashSet};
 use srd_core::config::{EngineConfig, HostPolicy, PathPolicy, RatePolicy};
 use srd_core::counters::Counters;
 use srd_core::guards::Guard;
+use srd_core::policy::OwnPolicies;
 use srd_core::wire::PacketType;
 use srd_fabric::rng::stream_seed;
 use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
@@ -72,6 +71,7 @@ fn world_of(
             settings.engine.slot = k as u8;
             if background_hosts.contains(&HostId(h)) {
                 // Background flows use one path only.
+                settings.engine.own = OwnPolicies::default();
                 settings.engine.path.policy = PathPolicy::Ecmp;
                 let window = plan.spec.workload.background_window_bytes;
                 settings.engine.rate.policy =
@@ -217,20 +217,18 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
         c.path.paths = paths;
         c.path.live_min = c.path.live_min.min(paths);
     }
-    if let Some(p) = e.path_policy {
-        c.path.policy = match p {
-            PathPolicySpec::Srd => PathPolicy::Srd,
-            PathPolicySpec::Oblivious => PathPolicy::Oblivious,
-            PathPolicySpec::Ecmp => PathPolicy::Ecmp,
-            PathPolicySpec::RttP2c => PathPolicy::RttP2c,
-        };
-    }
-    if let Some(p) = e.rate_policy {
-        c.rate.policy = match p {
-            RatePolicySpec::Srd => RatePolicy::Srd,
-            RatePolicySpec::Fixed => RatePolicy::Fixed,
-        };
-    }
+    // Names of added policies leave the engine's in place, which are not asked then.
+    c.own = own_policies(e)?;
+    c.path.policy = match e.path_policy.as_deref() {
+        Some("oblivious") => PathPolicy::Oblivious,
+        Some("ecmp") => PathPolicy::Ecmp,
+        Some("rtt-p2c") => PathPolicy::RttP2c,
+        _ => PathPolicy::Srd,
+    };
+    c.rate.policy = match e.rate_policy.as_deref() {
+        Some("fixed") => RatePolicy::Fixed,
+        _ => RatePolicy::Srd,
+    };
     if let Some(p) = e.host_policy {
         c.rate.host_policy = match p {
             HostPolicySpec::Off => HostPolicy::Off,
@@ -251,7 +249,8 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
         c.ack.every = n;
     }
     let engines = e.senders_per_host.max(e.receivers_per_host);
-    c.host_shared = e.host_shared && engines > 1 && c.rate.policy == RatePolicy::Srd;
+    let own_rate = c.own.rate.is_some();
+    c.host_shared = e.host_shared && engines > 1 && c.rate.policy == RatePolicy::Srd && !own_rate;
     for name in &e.guards_off {
         let guard = Guard::ALL.iter().find(|g| g.name() == name).ok_or_else(|| {
             let names: Vec<_> = Guard::ALL.iter().map(|g| g.name()).collect();

@@ -2,8 +2,7 @@
 //! flow fills its queue, it is a black hole, or both spines lose packets. The delay of a message
 //! depends on the choice of its path, and on how soon a missing packet is copied.
 
-mod common;
-
+use crate::common;
 use srd_lab::{jobs_of, run_all};
 
 const SPEC: &str = r#"

@@ -1,8 +1,7 @@
 //! Runs whose results follow from arithmetic.
 
-mod common;
-
-use common::{run_text, spec};
+use crate::common;
+use crate::common::{run_text, spec};
 
 /// Completion time of one flow alone over its floor.
 fn alone(network: &str, bytes: u64, rest: &str) -> f64 {

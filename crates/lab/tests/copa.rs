@@ -1,9 +1,7 @@
 //! COPA's transport in the lab: the workloads, rounds, faults, series and reports of other
 //! transports.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::spec::{SpecFile, embedded};
 use srd_lab::{RunResult, jobs_of, page, run, run_all, series_csv};
 use std::path::Path;

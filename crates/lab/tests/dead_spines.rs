@@ -1,8 +1,7 @@
 //! Spines that fail one after another under light load. Every lost packet is the last of its path
 //! for milliseconds, so timers and the paths of probes and acknowledgments decide.
 
-mod common;
-
+use crate::common;
 use srd_lab::{jobs_of, run_all};
 
 /// Two flows in each direction between two hosts, with a message every few milliseconds each, on

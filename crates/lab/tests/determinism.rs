@@ -1,7 +1,5 @@
 //! Equal seeds give equal runs, independently of the number of threads; different seeds differ.
 
-mod common;
-
 use srd_lab::spec::SpecFile;
 use srd_lab::{RunResult, jobs_of, run_all, table};
 use std::path::Path;

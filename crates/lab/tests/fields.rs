@@ -50,6 +50,7 @@ fn every_field_of_the_parser_is_in_the_manual_and_no_other() {
         ("`ue`", "ue.zz = 1"),
         ("`measure`", "measure.zz = 1"),
         ("`goal`", "goal = [{ zz = 1 }]"),
+        ("`plot`", "plot = [{ zz = 1 }]"),
     ] {
         let documented: Names = rows(heading).iter().flat_map(|row| quoted(&row[0])).collect();
         assert_eq!(documented, expected(line), "left: docs/lab.md, {heading}; right: the parser");

@@ -1,6 +1,6 @@
 //! In a simulation every peer is honest, so statements of peers on transmissions are never refused.
 
-mod common;
+use crate::common;
 
 /// Links at a quarter of their rate delay packets for eight round trips: they count as lost, their
 /// copies are acknowledged, and hundreds of packets leave before the first ones are echoed. Among

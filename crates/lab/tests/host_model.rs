@@ -1,8 +1,6 @@
 //! Host models: their delays follow from the seed, and ideal hosts have none.
 
-mod common;
-
-use common::run_text;
+use crate::common::run_text;
 use srd_lab::RunResult;
 
 fn of(host: &str, engine: &str, workload: &str, seed: u64) -> RunResult {

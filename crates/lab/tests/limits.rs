@@ -1,8 +1,6 @@
 //! Limits of single flows at their senders' cards, for every transport.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::{RunResult, check, run};
 use std::path::Path;
 

@@ -1,8 +1,6 @@
 //! Flows at random times: equal arrivals for all transports, sizes, hosts and loads.
 
-mod common;
-
-use common::{cases, run_text};
+use crate::common::{cases, run_text};
 use srd_lab::{RunResult, check, run};
 use std::path::PathBuf;
 

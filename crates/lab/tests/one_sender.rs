@@ -1,8 +1,7 @@
 //! One host, one sender: engines of one host that share what they know send as one engine would,
 //! in virtual time and through the table that processes share.
 
-mod common;
-
+use crate::common;
 use srd_lab::{jobs_of, run_all};
 
 /// Four hosts send 12 x 500 KB each into a fifth, from one engine each and from twelve.

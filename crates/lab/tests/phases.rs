@@ -1,8 +1,6 @@
 //! Application patterns: steps run one after the other, and completion is that of all steps.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::run;
 use std::path::Path;
 

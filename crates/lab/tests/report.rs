@@ -1,10 +1,8 @@
 //! Files of a report: the page is self-contained, its plots have the right data, and the tables
 //! keep every digit.
 
-mod common;
-
 use serde_json::Value;
-use srd_lab::{RunResult, csv, jobs_of, json, page, run_all, series_csv, summary_csv};
+use srd_lab::{Origin, RunResult, csv, jobs_of, json, page, run_all, series_csv, summary_csv};
 use std::path::Path;
 
 const SPEC: &str = "name = \"test\"\ntitle = \"a <title> & more\"\nseeds = 2\n\
@@ -116,7 +114,11 @@ fn tables_for_programs_keep_every_digit() {
     }
     let series = series_csv(&results);
     let value = |l: &str| l.rsplit(',').next().unwrap().parse::<f64>().unwrap();
-    let under_way = series.lines().filter(|l| l.starts_with("SRD,1,flows,under_way,"));
+    let under_way = series.lines().filter(|l| l.starts_with("test,SRD,1,flows,under_way,"));
     assert_eq!(under_way.map(value).fold(0.0, f64::max), 4.0);
-    assert_eq!(len(&json(&results)), results.len());
+    let origin = Origin { command: "srd lab run x", commit: Some("0123") };
+    let json = json(&results, origin);
+    assert_eq!(len(&json["runs"]), results.len());
+    assert_eq!((&json["command"], &json["commit"]), (&"srd lab run x".into(), &"0123".into()));
+    assert!(json["version"].is_string());
 }

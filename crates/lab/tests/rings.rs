@@ -1,8 +1,6 @@
 //! Hosts that are slower than their link, with transports that do not know it.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_fabric::DropReason;
 use srd_lab::spec::SpecFile;
 use srd_lab::{RunResult, jobs_of, run, run_all};
@@ -137,7 +135,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("srd", "host = { drain_gbps = -3 }", "", "host.drain_gbps = -3"),
         ("srd", "host = { drain_gbps = 101 }", "", "above network.link_gbps = 100"),
         ("srd", "host = { ring_bytes = 4_000 }", "", "ring_bytes = 4000 holds no packet of 4"),
-        ("tcp", "host = { ring_bytes = 9_000 }", "", "ring_bytes = 9000 holds no packet of 90"),
+        ("tcp", "host = { ring_bytes = 4_100 }", "", "ring_bytes = 4100 holds no packet of 41"),
         ("srd", "host = { hosts = [] }", "", "host.hosts = []"),
         ("srd", "host = { hosts = [7] }", "", "host 7 does not exist"),
         ("srd", "host = { placement = \"moon\" }", "", "moon"),

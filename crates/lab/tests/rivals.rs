@@ -1,8 +1,6 @@
 //! RoCEv2 and Ultra Ethernet in the lab: refusals, determinism, anchors, deadlocks, victims.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::spec::SpecFile;
 use srd_lab::{RunResult, check, figures, jobs_of, run, run_all};
 use std::path::Path;

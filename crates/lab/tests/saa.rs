@@ -1,10 +1,8 @@
 //! Communication phases with packets agree with the theory.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::spec::SpecFile;
-use srd_lab::{Detail, RunResult, SaaOutcome, jobs_of, run, run_all};
+use srd_lab::{Detail, RunResult, SaaOutcome, Seeds, jobs_of, run, run_all};
 use std::path::Path;
 
 fn saa(r: &RunResult) -> &SaaOutcome {
@@ -175,7 +173,7 @@ fn results_depend_on_the_seed_alone() {
     let text = tree(CIRCUITS, ", rates = \"distributed\"", workload);
     let file = SpecFile::parse(&text, Path::new("."), false).unwrap();
     let hashes = |threads| -> Vec<u64> {
-        let results = run_all(&jobs_of(&file, Some(3)), threads, &|_| ()).unwrap();
+        let results = run_all(&jobs_of(&file, Some(Seeds::up_to(3))), threads, &|_| ()).unwrap();
         results.iter().map(|r| r.hash).collect()
     };
     let one = hashes(1);

@@ -1,9 +1,7 @@
 //! Spraying over paths avoids queues inside the network, but not the queue before a receiver with
 //! many senders.
 
-mod common;
-
-use common::{run_text, spec};
+use crate::common::{run_text, spec};
 use srd_lab::RunResult;
 
 const NETWORK: &str = "shape = \"leaf-spine\"\nleaves = 4\nspines = 4\nhosts_per_leaf = 4\n\

@@ -1,8 +1,6 @@
 //! State of a host for its peers.
 
-mod common;
-
-use common::{run_text, spec};
+use crate::common::{run_text, spec};
 use srd_lab::{SrdObjects, figures};
 
 fn ring(engine: &str, peers: u32) -> String {

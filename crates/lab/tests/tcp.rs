@@ -1,8 +1,6 @@
 //! TCP in the lab: the workloads, rounds, series and faults of SRD.
 
-mod common;
-
-use common::{cases, run_text, spec};
+use crate::common::{cases, run_text, spec};
 use srd_lab::{Detail, run};
 use std::path::Path;
 
@@ -16,7 +14,8 @@ fn pair(bytes: u64, more: &str) -> String {
 #[test]
 fn one_flow_alone_takes_its_floor_once_its_window_is_open() {
     // 10 segments of 8948 B fill half a round trip; with 20 MB the slow start hardly counts.
-    let r = run_text(&pair(20_000_000, ""), 1);
+    let text = pair(20_000_000, "").replace(TCP, &format!("{TCP}\ntcp.mss = 8948"));
+    let r = run_text(&text, 1);
     assert_eq!((r.unfinished(), r.drops.total(), r.tally.retransmitted), (0, 0, 0));
     let over = r.summary.over_floor.max;
     assert!((1.0..1.03).contains(&over), "{over}");

@@ -1,11 +1,8 @@
 //! BBR against what is known in closed form: its queue, its shares, its measurement of round trips.
 
-#[path = "wire/mod.rs"]
-mod wire;
-
+use crate::wire::{bottleneck, exact, forward, net, open};
 use srd_fabric::{HostId, MS, Ps, SEC, US};
 use srd_rivals::{Algorithm, BbrMode, TcpConfig, TcpNet};
-use wire::{bottleneck, exact, forward, net, open};
 
 fn bbr() -> TcpConfig {
     exact().mss(1448).algorithm(Algorithm::Bbr)

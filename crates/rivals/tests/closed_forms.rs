@@ -1,11 +1,8 @@
 //! Against what is known in closed form: rates, windows, round trips.
 
-#[path = "wire/mod.rs"]
-mod wire;
-
+use crate::wire::{Log, bottleneck, exact, forward, net, open};
 use srd_fabric::{Effect, Fault, HostId, MS, Ps, SEC, Target, US};
 use srd_rivals::{Algorithm, Recovery, SlowStart, TcpConfig};
-use wire::{Log, bottleneck, exact, forward, net, open};
 
 /// Bytes on the wire of a full segment.
 fn wire_bytes(tcp: &TcpConfig) -> u64 {

@@ -1,8 +1,6 @@
 //! The behaviour of a Linux kernel's TCP, measured between network namespaces, within bands.
 
-mod common;
-
-use common::{black_hole, imbalance, incast, kernel};
+use crate::common::{black_hole, imbalance, incast, kernel};
 use srd_fabric::{MS, SEC};
 use srd_rivals::Algorithm;
 

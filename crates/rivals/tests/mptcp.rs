@@ -1,14 +1,12 @@
 //! Multipath TCP: its shares beside TCP, its paths, a path that fails.
 
-#[path = "wire/mod.rs"]
-mod wire;
-
+use crate::wire;
+use crate::wire::{bottleneck, exact, net, open};
 use srd_fabric::{
     Fault, HostId, LeafSpine, MS, Port, Ps, SEC, SwitchId, Topology, US, World, WorldConfig,
 };
 use srd_rivals::{Algorithm, Conn, Scheduler, TcpConfig, TcpHost, TcpNet};
 use std::sync::Arc;
-use wire::{bottleneck, exact, net, open};
 
 const RATE: u64 = 10_000_000_000;
 

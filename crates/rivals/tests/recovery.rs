@@ -1,13 +1,10 @@
 //! Single losses, timeouts, probes, delayed acks: each at its exact moment.
 
-#[path = "wire/mod.rs"]
-mod wire;
-
+use crate::wire::{Log, back, bottleneck, exact, forward, net, open, swallow};
 use srd_fabric::{Effect, Fault, HostId, MS, Port, Ps, SEC, Target, US};
 use srd_rivals::{
     Algorithm, Conn, Counters, MessageId, Recovery, SlowStart, State, TcpConfig, TcpNet,
 };
-use wire::{Log, back, bottleneck, exact, forward, net, open, swallow};
 
 const RATE: u64 = 10_000_000_000;
 const DELAY: Ps = MS;

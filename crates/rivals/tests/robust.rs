@@ -1,8 +1,5 @@
 //! Storms of faults: everything arrives, once, in order; equal seeds give equal runs.
 
-#[path = "wire/mod.rs"]
-mod wire;
-
 use srd_fabric::{
     Effect, Fault, HostId, LeafSpine, MS, Port, Rng, SEC, Target, Topology, US, World, WorldConfig,
 };

@@ -1,11 +1,8 @@
 //! When segments leave: unused windows, pacing, bursts, marks.
 
-#[path = "wire/mod.rs"]
-mod wire;
-
+use crate::wire::{Log, bottleneck, exact, forward, net, open};
 use srd_fabric::{Ecn, MS, Port, Ps, SEC, US, dumbbell};
 use srd_rivals::{SlowStart, TcpConfig};
-use wire::{Log, bottleneck, exact, forward, net, open};
 
 #[test]
 fn an_unused_window_does_not_grow() {

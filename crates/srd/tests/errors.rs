@@ -1,8 +1,7 @@
 //! What is refused, by the post or by the peer, and with which words.
 
-mod common;
-
-use common::{ALL_ACCESS, Node, QKEY, THREAD, everywhere, mem_pair};
+use crate::common;
+use crate::common::{ALL_ACCESS, Node, QKEY, THREAD, everywhere, mem_pair};
 use srd::{
     Access, CompletionOp, Error, PostError, Progress, QpInit, QpModify, QpState, Qpn, RecvWr,
     SendWr, Status,

@@ -1,8 +1,7 @@
 //! Objects that go away while they are used, restarts, fork.
 
-mod common;
-
-use common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
+use crate::common;
+use crate::common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{
     Access, AsyncEvent, CqInit, Device, Error, PostError, Progress, QpInit, QpModify, QpState,
     RecvWr, SendWr, Status, datapath::fault::Rates,

@@ -1,8 +1,6 @@
 //! Sends and receives.
 
-mod common;
-
-use common::{Node, PATIENCE, QKEY, THREAD, everywhere, loopback_pair, mem_pair, pattern};
+use crate::common::{Node, PATIENCE, QKEY, THREAD, everywhere, loopback_pair, mem_pair, pattern};
 use srd::{CompletionOp, Progress, RecvWr, SendWr, Status};
 use std::time::Duration;
 

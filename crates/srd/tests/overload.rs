@@ -1,8 +1,6 @@
 //! Sockets that never run empty: timers fire all the same, and what waits unread is not lost.
 
-mod common;
-
-use common::{MemWorld, Node, PATIENCE, QKEY};
+use crate::common::{MemWorld, Node, PATIENCE, QKEY};
 use srd::{
     Device, DeviceConfig, Progress, RecvWr, SendWr, Span, Status,
     datapath::{

@@ -1,8 +1,7 @@
 //! RDMA writes and reads.
 
-mod common;
-
-use common::{Node, QKEY, THREAD, everywhere, loopback_pair, mem_pair, pattern};
+use crate::common;
+use crate::common::{Node, QKEY, THREAD, everywhere, loopback_pair, mem_pair, pattern};
 use srd::{CompletionOp, Progress, RecvWr, SendWr, Status};
 
 #[test]

@@ -1,8 +1,6 @@
 //! Many threads, full kernels, strangers, broken datapaths.
 
-mod common;
-
-use common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
+use crate::common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{
     AsyncEvent, CompletionOp, Device, DeviceConfig, Error, PostError, Progress, QpInit, QpModify,
     QpState, RecvWr, SendWr, Status,

@@ -1,7 +1,6 @@
 //! A program that drives its device too rarely, on sockets: what its peer is told.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd::{Device, DeviceConfig, Progress, SendWr};
 use srd_core::config::HostPolicy;
 use std::time::{Duration, Instant};

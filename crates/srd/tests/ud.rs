@@ -1,8 +1,6 @@
 //! Unreliable datagrams.
 
-mod common;
-
-use common::{Node, QKEY, THREAD, loopback_pair, mem_pair, pattern};
+use crate::common::{Node, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{CompletionOp, GRH_BYTES, Progress, QpInit, QpType, RecvWr, SendWr, Status, gid_from_ip};
 
 fn ud(device: srd::Device) -> Node {

@@ -8,6 +8,7 @@ mod hashing;
 mod layers;
 mod lengths;
 mod markdown;
+mod programs;
 mod rooms;
 mod safety;
 mod settings;
@@ -58,6 +59,7 @@ fn check(tree: &Tree, settings: &Settings) -> Vec<Finding> {
     let mut out = Vec::new();
     text::check(tree, &mut out);
     markdown::check(tree, &mut out);
+    programs::check(tree, &mut out);
     rooms::check(tree, settings, &mut out);
     layers::check(tree, settings, &mut out);
     let sources = source::parse_all(tree, &mut out);

@@ -4,7 +4,7 @@ use crate::recorder::Recorder;
 use srd_core::config::PathPolicy;
 use srd_core::events::{Event, LossRule, Observer as _};
 use srd_core::wire::Verdict;
-use srd_core::{ContextId, Endpoint, EngineConfig, Span, Time};
+use srd_core::{ContextId, Endpoint, EngineConfig, Psn, Span, Time, TxNum};
 use std::net::{IpAddr, Ipv4Addr};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -42,11 +42,18 @@ fn path(path: u8, to: &'static str) -> Event {
 }
 
 fn sent(ctx: u32, psn: u32, path: u8) -> Event {
-    Event::Sent { ctx: ContextId(ctx), psn, tx_num: 0, path, bytes: 100, retransmit: false }
+    Event::Sent {
+        ctx: ContextId(ctx),
+        psn: Psn(psn),
+        tx_num: TxNum(0),
+        path,
+        bytes: 100,
+        retransmit: false,
+    }
 }
 
 fn lost(ctx: u32, psn: u32, path: u8) -> Event {
-    Event::Lost { ctx: ContextId(ctx), psn, path, rule: LossRule::Overtaken }
+    Event::Lost { ctx: ContextId(ctx), psn: Psn(psn), path, rule: LossRule::Overtaken }
 }
 
 #[test]
@@ -120,7 +127,10 @@ fn a_loss_is_of_one_packet_of_one_context() {
     assert_eq!(tell(&mut r, &[opened(1, PEER), opened(2, PEER), lost(1, 7, 3)]), None);
     assert_eq!(tell(&mut r, &[sent(1, 8, 3), sent(2, 7, 3)]), None);
     // It has arrived after all: it is not retransmitted, and its number may be reused.
-    assert_eq!(tell(&mut r, &[Event::Acked { ctx: ContextId(1), psn: 7 }, sent(1, 7, 3)]), None);
+    assert_eq!(
+        tell(&mut r, &[Event::Acked { ctx: ContextId(1), psn: Psn(7) }, sent(1, 7, 3)]),
+        None
+    );
     // The context ended before the retransmission.
     assert_eq!(tell(&mut r, &[lost(1, 9, 3), closed(1, PEER), opened(1, PEER)]), None);
     assert_eq!(tell(&mut r, &[sent(1, 9, 3)]), None);
@@ -153,10 +163,10 @@ fn addresses_do_not_share_paths() {
 
 #[test]
 fn a_second_judgment_in_one_call_is_seen() {
-    let judged = |psn| Event::Judged { ctx: ContextId(1), psn, verdict: Verdict::Rnr };
+    let judged = |psn| Event::Judged { ctx: ContextId(1), psn: Psn(psn), verdict: Verdict::Rnr };
     let mut r = recorder(PathPolicy::Srd, 4, 1);
     r.event(Time(1), judged(3));
-    assert_eq!((r.judged, r.judged_twice), (Some((ContextId(1), 3, Verdict::Rnr)), false));
+    assert_eq!((r.judged, r.judged_twice), (Some((ContextId(1), Psn(3), Verdict::Rnr)), false));
     r.judged = None;
     r.event(Time(1), judged(4));
     assert!(!r.judged_twice, "of the next call");

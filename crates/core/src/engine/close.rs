@@ -208,7 +208,7 @@ impl<O: Observer> Engine<O> {
             self.context_event(now, ci, from);
         }
         self.shared.timers.disarm(TimerOf::Context(ci).number());
-        self.shared.rx.granter.forget(ci.0);
+        self.shared.rx.granter.forget(ci);
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.jobs_forget();
         }

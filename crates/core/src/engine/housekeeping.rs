@@ -207,11 +207,10 @@ impl<O: Observer> Engine<O> {
         if !self.shared.cfg.rate.credits {
             return;
         }
-        while let Some((ci, bytes)) = self.shared.rx.granter.poll(now) {
-            let ci = Ctx(ci);
-            let Some(mut lane) = self.lane_find(now, ci) else { continue };
-            debug_assert!(bytes > 0 && lane.granting(), "who asked is granted something");
-            lane.peer.reports.grant(bytes);
+        while let Some(grant) = self.shared.rx.granter.poll(now) {
+            let Some(mut lane) = self.lane_find(now, grant.ctx) else { continue };
+            debug_assert!(grant.bytes > 0 && lane.granting(), "who asked is granted something");
+            lane.peer.reports.grant(grant.bytes);
             lane.win.ack.hasten(now, Span::ZERO);
             lane.ack_schedule();
         }

@@ -103,7 +103,7 @@ impl<O: Observer> Engine<O> {
             contexts: ContextTable::new(cfg.contexts_max, &mut secret),
             paths: PathTable::new(&mut secret),
             path_params: Arc::new(Params::new(
-                &cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, cfg.guards,
+                &cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, cfg.guards, &cfg.own,
             )),
             noise: Meter::default(),
             cookies: CookieJar::new(&mut secret),

@@ -8,6 +8,7 @@ use crate::lane::Shared;
 use crate::outbox::ProbeOut;
 use crate::path::table::PathEntry;
 use crate::path::{Step, next_below};
+use crate::psn::TxLow;
 use crate::time::Time;
 use crate::timer::TimerOf;
 use srd_wire::OVERHEAD_BYTES;
@@ -66,7 +67,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Tells the search for the packet size that transmission `echoed` was echoed, or that a packet
     /// of size `arrived` has arrived. Only called while some address has such a search.
     #[cold]
-    pub(crate) fn mtu_passed(&mut self, echoed: Option<u32>, arrived: Option<u16>) {
+    pub(crate) fn mtu_passed(&mut self, echoed: Option<TxLow>, arrived: Option<u16>) {
         let mtu = &mut self.way.mtu;
         if let Some(tx_num) = echoed {
             mtu.on_echo(self.ci, tx_num);

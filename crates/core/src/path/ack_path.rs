@@ -15,7 +15,7 @@ use crate::tuning::{
 
 /// An acknowledgment that was sent and not echoed yet.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct AwaitedAck {
     tx_num_low: u16,
     /// Slot of its path; [`ACK_PATHS`] = none.
     slot: u8,
@@ -26,7 +26,7 @@ pub(crate) struct AckPaths {
     paths: [u8; ACK_PATHS],
     /// Acknowledgments sent on the path of each slot since one of them was echoed.
     missed: [u8; ACK_PATHS],
-    sent: [Sent; ACKS_REMEMBERED],
+    sent: [AwaitedAck; ACKS_REMEMBERED],
     slot: u8,
     echoed_last: u16,
     /// Acknowledgments per echo, smoothed, times 8.
@@ -39,7 +39,7 @@ impl AckPaths {
         Self {
             paths: core::array::from_fn(|_| set.scan_next(rng)),
             missed: [0; ACK_PATHS],
-            sent: [Sent { tx_num_low: 0, slot: ACK_PATHS as u8 }; ACKS_REMEMBERED],
+            sent: [AwaitedAck { tx_num_low: 0, slot: ACK_PATHS as u8 }; ACKS_REMEMBERED],
             slot: 0,
             echoed_last: 0,
             per_echo_8: 8,
@@ -88,7 +88,7 @@ impl AckPaths {
         self.missed[slot] = self.missed[slot].saturating_add(1);
         self.since_echo = self.since_echo.saturating_add(1);
         self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED] =
-            Sent { tx_num_low, slot: slot as u8 };
+            AwaitedAck { tx_num_low, slot: slot as u8 };
     }
 
     pub(crate) fn on_echoed(&mut self, tx_num_low: u16) {

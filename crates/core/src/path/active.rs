@@ -65,7 +65,8 @@ impl ActivePaths {
     pub(crate) fn new(p: &Params, now: Time, all: Smoothed, rtt_ns_min: u32, salt: u32) -> Self {
         let mut set = PathSet::new(p.paths, salt);
         let mut order = Rng::from_seed(u64::from(salt));
-        let rate = RateState::new(p);
+        let link = || Self::link(p, rtt_ns_min, all.srtt_ns).view(now, 0);
+        let rate = RateState::new(p, link);
         let mut active = Self {
             ack_paths: AckPaths::new(&mut set, &mut order),
             set,
@@ -139,7 +140,8 @@ impl ActivePaths {
 
     /// First window of a context in bytes. It needs no credit.
     pub(crate) fn window_first(p: &Params, rtt_ns_min: u32) -> u64 {
-        RateState::new(p).inflight_max(&Self::link(p, rtt_ns_min, 0))
+        let link = Self::link(p, rtt_ns_min, 0);
+        RateState::new(p, || link.view(Time(0), 0)).inflight_max(&link)
     }
 
     /// Delay in the hosts beyond the measured noise of the datapath, at most [`HOST_NS_MAX`].

@@ -3,6 +3,7 @@
 use super::set::PathSet;
 use crate::config::PathPolicy;
 use crate::guards::{Guard, Guards};
+use crate::ids::Ctx;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{DRAWS_MAX, SCAN_MAX};
@@ -12,7 +13,7 @@ use crate::tuning::{DRAWS_MAX, SCAN_MAX};
 pub(crate) struct Need {
     pub now: Time,
     /// Number of the reliability context.
-    pub flow: u32,
+    pub flow: Ctx,
     /// The path that just lost the packet.
     pub avoid: Option<u8>,
     /// Longest time since the last clean echo after which a path still counts as clean.
@@ -144,7 +145,7 @@ struct Ecmp;
 
 impl Choose for Ecmp {
     fn choose(set: &mut PathSet, need: &Need, _: &mut Rng) -> Choice {
-        of_hash(set, need.flow ^ need.salt).into()
+        of_hash(set, need.flow.0 ^ need.salt).into()
     }
 }
 

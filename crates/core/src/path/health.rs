@@ -120,7 +120,7 @@ impl Health {
         match evidence {
             Evidence::Echo { late, sent } => {
                 self.heard = now;
-                self.echo_judge(p, set, now, path, (late, sent));
+                self.echo_judge(p, set, now, path, late, sent);
             }
             Evidence::Arrived => {
                 self.heard = now;
@@ -164,7 +164,8 @@ impl Health {
         set: &mut PathSet,
         now: Time,
         path: u8,
-        (late, sent): (u64, Time),
+        late: u64,
+        sent: Time,
     ) {
         let entry = set.get_mut(path);
         match entry.state {

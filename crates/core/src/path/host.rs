@@ -6,6 +6,7 @@
 //! trips.
 
 use crate::config::HostPolicy;
+use crate::ids::Ctx;
 use crate::time::{Span, Time};
 use crate::tuning::{HOST_HALF_LIFE, HOST_OPEN_RTTS};
 
@@ -37,9 +38,9 @@ impl Default for HostCap {
 impl HostCap {
     /// The peer of context `ctx` signals whether its host is behind. Returns whether anything
     /// changed.
-    pub fn on_signal(&mut self, now: Time, ctx: u32, above: bool) -> bool {
+    pub fn on_signal(&mut self, now: Time, ctx: Ctx, above: bool) -> bool {
         let before = (self.is_behind(), self.swamped);
-        let ctx = (ctx % u32::from(NOBODY)) as u16;
+        let ctx = (ctx.0 % u32::from(NOBODY)) as u16;
         if above {
             (self.by, self.told_at, self.swamped) = (ctx, now.to_wire(), true);
         } else {

@@ -10,24 +10,24 @@ fn a_stop_is_a_packet_and_ends_by_word_or_by_time() {
     let mut h = HostCap::default();
     assert_eq!(h.inflight_max(HostPolicy::StopGo, MTU), u64::MAX);
     assert_eq!(h.opens_at(HostPolicy::StopGo, Time(60), Time(50), RTT), Time(0));
-    assert!(h.on_signal(Time(100), 7, true) && !h.on_signal(Time(208), 7, true));
+    assert!(h.on_signal(Time(100), Ctx(7), true) && !h.on_signal(Time(208), Ctx(7), true));
     assert_eq!(h.inflight_max(HostPolicy::StopGo, MTU), MTU, "never below a packet");
     assert_eq!(h.inflight_max(HostPolicy::Budget, MTU), u64::MAX, "the budget says how much");
     // Two round trips after the signal, or after the last packet sent.
     assert_eq!(h.opens_at(HostPolicy::StopGo, Time(208), Time(160), RTT), Time(2_208));
     assert_eq!(h.opens_at(HostPolicy::StopGo, Time(912), Time(900), RTT), Time(2_900));
     assert_eq!(h.opens_at(HostPolicy::Budget, Time(912), Time(900), RTT), Time(0));
-    assert!(h.on_signal(Time(300), 7, false));
+    assert!(h.on_signal(Time(300), Ctx(7), false));
     assert_eq!(h.inflight_max(HostPolicy::StopGo, MTU), u64::MAX);
 }
 
 #[test]
 fn engines_at_one_address_speak_for_themselves() {
     let mut h = HostCap::default();
-    h.on_signal(Time(100), 7, true);
-    h.on_signal(Time(150), 8, false);
+    h.on_signal(Time(100), Ctx(7), true);
+    h.on_signal(Time(150), Ctx(8), false);
     assert_eq!(h.inflight_max(HostPolicy::StopGo, MTU), MTU, "7 has not said that it goes on");
-    h.on_signal(Time(160), 7, false);
+    h.on_signal(Time(160), Ctx(7), false);
     assert_eq!(h.inflight_max(HostPolicy::StopGo, MTU), u64::MAX);
 }
 
@@ -35,10 +35,13 @@ fn engines_at_one_address_speak_for_themselves() {
 fn a_backlog_is_not_covered_by_more_in_flight_as_long_as_its_waits_are_remembered() {
     let mut h = HostCap::default();
     assert!(h.is_quiet() && !h.is_swamped());
-    h.on_signal(Time(100), 7, true);
-    h.on_signal(Time(200), 7, false);
+    h.on_signal(Time(100), Ctx(7), true);
+    h.on_signal(Time(200), Ctx(7), false);
     assert!(h.is_swamped() && !h.is_quiet());
-    assert!(h.on_signal(Time(132) + HOST_HALF_LIFE, 7, false), "a change that the cap must see");
+    assert!(
+        h.on_signal(Time(132) + HOST_HALF_LIFE, Ctx(7), false),
+        "a change that the cap must see"
+    );
     assert!(h.is_quiet() && !h.is_swamped());
 }
 

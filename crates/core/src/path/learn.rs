@@ -80,6 +80,9 @@ impl Awake<'_> {
         if base != base_before {
             a.cap_update(p);
         }
+        if a.rate.has_own() {
+            a.own_echo(p, now, path, ns, queue_ns, ce);
+        }
     }
 
     /// Lateness of a path: its queueing delay above the median of the last round, in delay targets,
@@ -137,6 +140,9 @@ impl Awake<'_> {
         let acked = a.share.whole_of(acked.into());
         if acked > 0 && a.rate.on_acked(&link, acked, a.queue_ns_last.into()) {
             a.cap_update(p);
+        }
+        if a.rate.has_own() {
+            a.own_acked(p, now, &link, acked, app_limited);
         }
         let ends = p.guards.has(Guard::OpeningEnds);
         let opening_max = if ends {
@@ -206,6 +212,9 @@ impl Awake<'_> {
         let judged = a.health.judge(p, &mut a.set, now, path, loss);
         if judged.first {
             a.meter.on_lost(bytes);
+        }
+        if a.rate.has_own() {
+            a.own_lost(p, now, path, bytes, rule);
         }
         judged.blamed
     }

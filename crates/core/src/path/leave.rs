@@ -5,6 +5,8 @@ use super::active::ActivePaths;
 use super::{Awake, choose};
 use crate::config::PathPolicy;
 use crate::guards::Guard;
+use crate::ids::Ctx;
+use crate::params::Chooser;
 use crate::rate::RateControl;
 use crate::rng::Rng;
 use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
@@ -12,13 +14,16 @@ use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
 impl Awake<'_> {
     /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
     /// path that lost the packet; it is not taken while there is another (except by plain ECMP).
-    pub(crate) fn path_choose(&mut self, flow: u32, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+    pub(crate) fn path_choose(&mut self, flow: Ctx, avoid: Option<u8>, rng: &mut Rng) -> u8 {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
         let alone = active.is_resting(p, now);
         let age_max = active.proof_age_max(p);
         let need = choose::Need { now, flow, avoid, age_max, salt, alone, guards: p.guards };
-        let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
+        let choice = match p.path_policy {
+            Chooser::Policy(policy) => choose::choose(policy, &mut active.set, &need, rng),
+            Chooser::Own => active.own_choose(&need, rng).into(),
+        };
         active.lone += u32::from(choice.trusted);
         active.explore |= choice.trusted
             && p.guards.has(Guard::Explore)
@@ -41,7 +46,7 @@ impl Awake<'_> {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
         // Plain ECMP keeps acknowledgments on one path as well.
-        if p.path_policy == PathPolicy::Ecmp {
+        if p.path_policy == Chooser::Policy(PathPolicy::Ecmp) {
             return choose::of_hash(&active.set, salt);
         }
         if alone

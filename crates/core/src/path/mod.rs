@@ -22,6 +22,7 @@ mod host;
 mod learn;
 mod leave;
 mod mtu;
+mod own;
 mod rtt;
 mod set;
 mod share;
@@ -35,7 +36,9 @@ pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
 use crate::config::{LossConfig, PathConfig, RateConfig};
 use crate::guards::Guards;
+use crate::ids::Ctx;
 use crate::params::Params;
+use crate::policy::OwnPolicies;
 use crate::random::Random;
 use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
@@ -158,7 +161,10 @@ impl PathContext {
         mtu: u16,
         rng: &mut Rng,
     ) -> Self {
-        Self::with_params(Arc::new(Params::new(path, rate, loss, mtu, Guards::ALL)), rng)
+        Self::with_params(
+            Arc::new(Params::new(path, rate, loss, mtu, Guards::ALL, &OwnPolicies::default())),
+            rng,
+        )
     }
 
     /// The same with parameters shared among contexts.
@@ -241,7 +247,7 @@ impl PathContext {
     }
 
     /// The peer of context `ctx` signals whether its host has fallen behind.
-    pub(crate) fn on_host_signal(&mut self, now: Time, ctx: u32, above: bool) {
+    pub(crate) fn on_host_signal(&mut self, now: Time, ctx: Ctx, above: bool) {
         // Fast path: the host is not behind, and was not before.
         if !above && self.active.as_ref().is_none_or(|a| a.host.is_quiet()) {
             return;

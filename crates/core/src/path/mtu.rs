@@ -18,6 +18,7 @@
 //! length.
 
 use crate::ids::Ctx;
+use crate::psn::TxLow;
 use crate::time::{Span, Time};
 use arrayvec::ArrayVec;
 use core::net::IpAddr;
@@ -77,7 +78,7 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     ci: Ctx,
-    tx_num: u32,
+    tx_num: TxLow,
     size: u16,
     round: u8,
 }
@@ -109,8 +110,10 @@ struct Search {
     least: u16,
     /// Whether only multiples of [`ALIGN`] are taken as sizes.
     aligned: bool,
-    /// Controls sent in this round, and how many of them were echoed.
-    controls: (u8, u8),
+    /// Controls sent in this round.
+    controls_sent: u8,
+    /// How many of them were echoed.
+    controls_echoed: u8,
     /// The round does not count: the peer's socket overflowed, or the timer was late.
     spoiled: bool,
     /// Packets that our socket had dropped when the round began.
@@ -333,7 +336,7 @@ impl PathMtu {
             }
             (stage, true) => {
                 push(s.path, least);
-                s.controls.0 += 1;
+                s.controls_sent += 1;
                 let large = if first == s.path { other } else { first };
                 if stage == Stage::Doubt && large != s.path {
                     push(large, s.top);
@@ -346,7 +349,7 @@ impl PathMtu {
     }
 
     /// A probe of context `ci` with this payload was sent. `asks`: this search had asked for it.
-    pub fn on_probe_sent(&mut self, ci: Ctx, tx_num: u32, size: u16, asks: bool) {
+    pub fn on_probe_sent(&mut self, ci: Ctx, tx_num: TxLow, size: u16, asks: bool) {
         let Some(s) = self.search.as_mut().filter(|s| asks || size >= s.top) else { return };
         if s.asked.is_full() {
             s.asked.remove(0);
@@ -356,12 +359,12 @@ impl PathMtu {
 
     /// A transmission of context `ci` was echoed.
     #[inline]
-    pub fn on_echo(&mut self, ci: Ctx, tx_num: u32) {
+    pub fn on_echo(&mut self, ci: Ctx, tx_num: TxLow) {
         let Some(s) = &mut self.search else { return };
         let same = |a: &&Asked| a.tx_num == tx_num && a.ci == ci;
         let Some(&Asked { size, round, .. }) = s.asked.iter().find(same) else { return };
         if size <= s.least {
-            s.controls.1 += u8::from(round == s.round);
+            s.controls_echoed += u8::from(round == s.round);
             return;
         }
         s.best = s.best.max(size);
@@ -400,7 +403,7 @@ impl PathMtu {
             return Found::Again;
         }
         s.second = false;
-        let echoed = s.controls.0 == s.controls.1 || planted!(ControlsUnechoed);
+        let echoed = s.controls_sent == s.controls_echoed || planted!(ControlsUnechoed);
         let counts = !s.spoiled && echoed && s.rxq_drops == rxq_drops;
         match s.stage {
             Stage::Raise => return self.raise_end(now, counts, full),
@@ -512,7 +515,8 @@ impl Search {
             best: 0,
             least: 0,
             aligned: true,
-            controls: (0, 0),
+            controls_sent: 0,
+            controls_echoed: 0,
             spoiled: false,
             rxq_drops: 0,
             asked: ArrayVec::new(),
@@ -521,7 +525,8 @@ impl Search {
 
     fn round_begin(&mut self, path: u8, rxq_drops: u32, control: bool) {
         (self.path, self.rxq_drops, self.spoiled) = (path, rxq_drops, false);
-        self.controls = (u8::from(control), 0);
+        self.controls_sent = u8::from(control);
+        self.controls_echoed = 0;
         self.round += 1;
     }
 }

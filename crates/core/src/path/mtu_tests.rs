@@ -28,13 +28,13 @@ fn asked(
         let mut echoed = vec![None; paths.into()];
         for (path, size) in probes {
             tx_num += 1;
-            m.on_probe_sent(Ctx(7), tx_num, size, true);
+            m.on_probe_sent(Ctx(7), TxLow(tx_num), size, true);
             if passes(step, size) {
                 echoed[usize::from(path)] = Some(tx_num);
             }
         }
         // Of the probes on one path only the newest is echoed.
-        echoed.into_iter().flatten().for_each(|n| m.on_echo(Ctx(7), n));
+        echoed.into_iter().flatten().for_each(|n| m.on_echo(Ctx(7), TxLow(n)));
         if m.search.is_none() {
             return (Found::Nothing, now);
         }
@@ -147,9 +147,9 @@ fn rounds_in_which_sockets_overflow_or_we_sleep_do_not_count() {
             m.step_begin(now, &half, next, |_, size| probes.push(size));
             for size in probes {
                 tx_num += 1;
-                m.on_probe_sent(Ctx(7), tx_num, size, true);
+                m.on_probe_sent(Ctx(7), TxLow(tx_num), size, true);
                 if size == 476 {
-                    m.on_echo(Ctx(7), tx_num);
+                    m.on_echo(Ctx(7), TxLow(tx_num));
                 }
             }
             if told {

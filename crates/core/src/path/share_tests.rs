@@ -23,7 +23,7 @@ fn view(senders: u32, backlogged: u32, limited: u64, rate: u64) -> HostView {
 fn context() -> PathContext {
     let mut cfg = EngineConfig::sockets(IP, 0, 4096);
     cfg.line_set(LINE);
-    let params = Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, Guards::ALL);
+    let params = Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, Guards::ALL, &cfg.own);
     PathContext::with_params(Arc::new(params), &mut Rng::from_seed(1))
 }
 
@@ -158,6 +158,7 @@ fn the_hosts_rate_moves_by_the_length_of_rounds() {
         &cfg.loss,
         cfg.mtu,
         Guards::ALL,
+        &cfg.own,
     ));
     let usual = Span(link.srtt_ns + SHARE_ACKED_PKTS * link.mtu * 1_000_000_000 / (LINE / 2));
     let (v, less, more) = (LINE / 2, LINE / 2 - LINE / 10, LINE / 2 + LINE / 100);

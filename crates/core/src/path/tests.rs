@@ -28,7 +28,7 @@ impl Bench {
     }
 
     fn choose(&mut self, flow: u32, avoid: Option<u8>) -> u8 {
-        self.context.awake(self.now).path_choose(flow, avoid, &mut self.rng)
+        self.context.awake(self.now).path_choose(Ctx(flow), avoid, &mut self.rng)
     }
 
     fn wait_us(&mut self, us: u64) {

@@ -1,6 +1,7 @@
 //! Credits at the receiver: grants for the last hop, given in turn to the peers that have data to
 //! send.
 
+use crate::ids::Ctx;
 use crate::time::{Span, Time};
 use crate::tuning::{
     GRANT_AHEAD, GRANT_AHEAD_MIN, GRANT_LONE_AFTER, GRANT_LONE_RTTS, GRANT_PACKETS, GRANT_SHARE,
@@ -11,9 +12,9 @@ use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 /// Marks the end of the ring, and a peer that is not in it.
 const NONE: u32 = u32::MAX;
 
-/// A peer that may get grants.
+/// What one peer wants and was granted.
 #[derive(Clone, Copy, Debug)]
-struct Peer {
+struct Demand {
     /// Bytes that the peer last said it still has to send.
     wanted: u32,
     /// Bytes granted that have not arrived yet.
@@ -24,8 +25,17 @@ struct Peer {
     next: u32,
 }
 
-impl Peer {
+impl Demand {
     const NEW: Self = Self { wanted: 0, ahead: 0, heard: 0, next: NONE };
+}
+
+/// Credit that one peer is to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Reliability context with the peer.
+    pub ctx: Ctx,
+    /// Bytes granted in addition, a multiple of 64.
+    pub bytes: u32,
 }
 
 /// Grants the capacity of the receiver's link, at 98 % of the line rate, four packets to each peer
@@ -33,7 +43,7 @@ impl Peer {
 /// There is one granter per engine; peers are numbered by reliability context.
 #[derive(Debug)]
 pub struct Granter {
-    peers: Vec<Peer>,
+    peers: Vec<Demand>,
     /// Last peer of the circular ring of peers that wait for a grant; `NONE` = empty.
     tail: u32,
     next: Time,
@@ -114,13 +124,13 @@ impl Granter {
 
     /// A packet of peer `ctx` with `arrived_bytes` arrived, with the backlog it announces: up to
     /// `packets_max` more packets (`u32::MAX`: no bound known).
-    pub fn on_backlog(&mut self, now: Time, ctx: u32, packets_max: u32, arrived_bytes: u32) {
-        let i = ctx as usize;
+    pub fn on_backlog(&mut self, now: Time, ctx: Ctx, packets_max: u32, arrived_bytes: u32) {
+        let i = ctx.index();
         if i >= self.peers.len() {
             if packets_max == 0 {
                 return;
             }
-            self.peers.resize(i + 1, Peer::NEW);
+            self.peers.resize(i + 1, Demand::NEW);
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
@@ -138,17 +148,19 @@ impl Granter {
         peer.wanted = packets_max.saturating_mul(packet);
         self.wanting += u32::from(peer.wanted > 0);
         if peer.wanted > peer.ahead && peer.next == NONE {
-            self.insert(ctx);
+            self.insert(ctx.0);
         }
     }
 
-    fn insert(&mut self, ctx: u32) {
-        let head = if self.tail == NONE { ctx } else { self.peers[self.tail as usize].next };
-        self.peers[ctx as usize].next = head;
+    /// Appends a peer to the ring. Its links are bare numbers of contexts, because one of them
+    /// stands for none.
+    fn insert(&mut self, peer: u32) {
+        let head = if self.tail == NONE { peer } else { self.peers[self.tail as usize].next };
+        self.peers[peer as usize].next = head;
         if self.tail != NONE {
-            self.peers[self.tail as usize].next = ctx;
+            self.peers[self.tail as usize].next = peer;
         }
-        self.tail = ctx;
+        self.tail = peer;
     }
 
     /// Takes the first peer out of the ring.
@@ -165,11 +177,11 @@ impl Granter {
     }
 
     /// Peer `ctx` is gone, or gets no grants any more.
-    pub fn forget(&mut self, ctx: u32) {
-        let Some(peer) = self.peers.get_mut(ctx as usize) else { return };
+    pub fn forget(&mut self, ctx: Ctx) {
+        let Some(peer) = self.peers.get_mut(ctx.index()) else { return };
         self.wanting -= u32::from(peer.wanted > 0);
         // The peer leaves the ring at its turn.
-        *peer = Peer { next: peer.next, ..Peer::NEW };
+        *peer = Demand { next: peer.next, ..Demand::NEW };
     }
 
     /// When [`Self::poll`] is to be called next; [`Time::NEVER`] while no peer waits for a grant.
@@ -177,15 +189,15 @@ impl Granter {
         if self.tail == NONE { Time::NEVER } else { self.next }
     }
 
-    /// The next grant that is due: reliability context and bytes (a multiple of 64).
+    /// The next grant that is due.
     /// Rule CC-25.
-    pub fn poll(&mut self, now: Time) -> Option<(u32, u32)> {
+    pub fn poll(&mut self, now: Time) -> Option<Grant> {
         if now < self.next {
             return None;
         }
-        while let Some(ctx) = self.pop() {
+        while let Some(first) = self.pop() {
             let grant = GRANT_PACKETS * self.packet;
-            let peer = &mut self.peers[ctx as usize];
+            let peer = &mut self.peers[first as usize];
             if peer.ahead > 0 && now.since_wire(peer.heard) > GRANT_STALE {
                 // The peer is silent although it holds grants: it gets no more until a packet of it
                 // arrives.
@@ -201,7 +213,7 @@ impl Granter {
             peer.ahead += bytes;
             let ahead = peer.ahead;
             if peer.wanted.min(self.ahead_max) > ahead {
-                self.insert(ctx);
+                self.insert(first);
             }
             // After half a round trip, peers that started together have been heard.
             let lone = self.wanting == 1
@@ -211,7 +223,7 @@ impl Granter {
             if !lone || ahead > self.ahead_lone {
                 self.pace(now, bytes);
             }
-            return Some((ctx, bytes));
+            return Some(Grant { ctx: Ctx(first), bytes });
         }
         None
     }

@@ -7,18 +7,21 @@
 pub(crate) mod credit;
 mod fixed;
 mod grant;
+mod own;
 pub(crate) mod pacing;
 pub(crate) mod round;
 mod srd;
 
-pub use grant::Granter;
+pub use grant::{Grant, Granter};
 pub(crate) use round::{Round, RoundMeter};
 
 use crate::config;
 use crate::guards::Guards;
 use crate::params::Params;
+use crate::policy::LinkView;
 use crate::tuning::RATE_MIN_RTTS;
 use fixed::FixedRate;
+use own::OwnPolicy;
 use srd::SrdRate;
 
 /// Inputs of a rate policy besides the round.
@@ -88,10 +91,21 @@ pub(crate) trait RateControl {
 pub(crate) enum RateState {
     Srd(SrdRate),
     Fixed(FixedRate),
+    /// Policies of one's own; the rate policy may still be the engine's.
+    Own(Box<OwnPolicy>),
 }
 
 impl RateState {
-    pub(crate) fn new(p: &Params) -> Self {
+    /// `link`: called if the policy is one's own.
+    pub(crate) fn new(p: &Params, link: impl FnOnce() -> LinkView) -> Self {
+        if p.own.rate.is_some() || p.own.path.is_some() {
+            return Self::Own(Box::new(OwnPolicy::new(p, link())));
+        }
+        Self::of_engine(p)
+    }
+
+    /// The policy that the configuration names.
+    fn of_engine(p: &Params) -> Self {
         match p.rate_policy {
             config::RatePolicy::Srd => Self::Srd(SrdRate::new(p.line_bytes_per_sec)),
             config::RatePolicy::Fixed => Self::Fixed(FixedRate::new(p)),
@@ -106,15 +120,31 @@ impl RateState {
         }
     }
 
+    /// Whether a policy is one's own.
+    #[inline(always)]
+    pub(crate) fn has_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
     /// Whether no round has ended yet, so that the rate was not derived from measurements.
     pub(crate) fn is_opening(&self) -> bool {
-        matches!(self, Self::Srd(s) if s.is_opening())
+        match self {
+            Self::Srd(s) => s.is_opening(),
+            Self::Fixed(_) => false,
+            Self::Own(own) => own.engine().is_some_and(Self::is_opening),
+        }
     }
 
     /// Continues from a rate that other engines of the host found.
     pub(crate) fn adopt(&mut self, rate: u64) {
-        if let Self::Srd(s) = self {
-            s.adopt(rate);
+        match self {
+            Self::Srd(s) => s.adopt(rate),
+            Self::Fixed(_) => {}
+            Self::Own(own) => {
+                if let Some(state) = own.engine_mut() {
+                    state.adopt(rate);
+                }
+            }
         }
     }
 
@@ -122,6 +152,7 @@ impl RateState {
         match self {
             Self::Srd(s) => s,
             Self::Fixed(f) => f,
+            Self::Own(own) => own.as_mut(),
         }
     }
 }
@@ -131,6 +162,7 @@ impl RateControl for RateState {
         match self {
             Self::Srd(s) => s.rate(),
             Self::Fixed(f) => f.rate(),
+            Self::Own(own) => own.rate(),
         }
     }
 
@@ -138,6 +170,7 @@ impl RateControl for RateState {
         match self {
             Self::Srd(s) => s.inflight_max(link),
             Self::Fixed(f) => f.inflight_max(link),
+            Self::Own(own) => own.inflight_max(link),
         }
     }
 
@@ -146,7 +179,11 @@ impl RateControl for RateState {
     }
 
     fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {
-        self.policy().on_acked(link, bytes, queue_ns)
+        match self {
+            Self::Srd(s) => s.on_acked(link, bytes, queue_ns),
+            Self::Fixed(_) => false,
+            Self::Own(own) => own.on_acked(link, bytes, queue_ns),
+        }
     }
 
     fn on_unproven(&mut self, link: &Link) {

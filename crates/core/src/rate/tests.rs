@@ -5,9 +5,10 @@ mod model;
 use super::credit::Credit;
 use super::pacing::Pacing;
 use super::srd::SrdRate;
-use super::{Granter, Link, RateControl as _, Round, RoundMeter};
+use super::{Grant, Granter, Link, RateControl as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
 use crate::guards::Guards;
+use crate::ids::Ctx;
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};
 use model::{MTU, Model};
@@ -408,8 +409,8 @@ fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
     let mut got = vec![0; n];
     while granter.next() <= end {
         let now = granter.next();
-        if let Some((ctx, bytes)) = granter.poll(now) {
-            got[ctx as usize] += u64::from(bytes);
+        if let Some(Grant { ctx, bytes }) = granter.poll(now) {
+            got[ctx.index()] += u64::from(bytes);
             granter.on_backlog(now, ctx, u32::MAX, bytes);
         }
     }
@@ -420,7 +421,7 @@ fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
 fn grants_are_paced_and_equal() {
     let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
     assert_eq!(granter.next(), Time::NEVER);
-    for ctx in [0, 3, 1] {
+    for ctx in [0, 3, 1].map(Ctx) {
         granter.on_backlog(Time(0), ctx, u32::MAX, 0);
     }
     let got = granted(&mut granter, 4, Time(1_000_000));
@@ -436,34 +437,34 @@ fn grants_are_paced_and_equal() {
 #[test]
 fn grants_end_with_the_backlog_and_with_silence() {
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(Time(0), 5, 6, 0);
+    granter.on_backlog(Time(0), Ctx(5), 6, 0);
     let mut sum = 0;
-    while let Some((5, bytes)) = granter.poll(granter.next()) {
+    while let Some(Grant { ctx: Ctx(5), bytes }) = granter.poll(granter.next()) {
         sum += bytes;
     }
     assert!((6336..6464).contains(&sum), "{sum}: six packets with headers, in units of 64");
     assert_eq!(granter.next(), Time::NEVER);
     // A peer with an unbounded backlog gets grants ahead of its arrivals, up to a limit.
-    granter.on_backlog(Time(20_000), 7, u32::MAX, 0);
+    granter.on_backlog(Time(20_000), Ctx(7), u32::MAX, 0);
     let mut ahead = 0;
-    while let Some((7, bytes)) = granter.poll(granter.next()) {
+    while let Some(Grant { ctx: Ctx(7), bytes }) = granter.poll(granter.next()) {
         ahead += u64::from(bytes);
     }
     assert!(ahead <= LINE / 5000 + 4 * 1056 + 64, "{ahead} bytes ahead of a silent peer");
-    granter.on_backlog(Time(9_000_000), 7, 100, 0);
-    granter.forget(7);
-    granter.forget(70_000);
+    granter.on_backlog(Time(9_000_000), Ctx(7), 100, 0);
+    granter.forget(Ctx(7));
+    granter.forget(Ctx(70_000));
     assert_eq!(granter.poll(Time(9_000_000)), None, "a peer forgotten gets nothing");
 }
 
 #[test]
 fn grants_that_a_silent_sender_lost_are_given_again() {
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(Time(0), 0, 20, 0);
+    granter.on_backlog(Time(0), Ctx(0), 20, 0);
     while granter.poll(granter.next()).is_some() {}
     // Most of it did not fit into the sender's window. It speaks again as patience has it.
     let later = Time(7_000_000);
-    granter.on_backlog(later, 0, 10, 1056);
+    granter.on_backlog(later, Ctx(0), 10, 1056);
     assert!(granter.poll(later.max(granter.next())).is_some(), "nothing for ten packets more");
 }
 
@@ -494,17 +495,17 @@ fn a_lone_peer_has_two_round_trips_in_hand() {
     let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
     let per_rtt = LINE * BASE.0 / 1_000_000_000;
     let grants = |g: &mut Granter, now: Time| -> u64 {
-        core::iter::from_fn(|| g.poll(now)).map(|(_, bytes)| u64::from(bytes)).sum()
+        core::iter::from_fn(|| g.poll(now)).map(|g| u64::from(g.bytes)).sum()
     };
-    granter.on_backlog(Time(0), 0, u32::MAX, 0);
+    granter.on_backlog(Time(0), Ctx(0), u32::MAX, 0);
     assert!(grants(&mut granter, Time(0)) < per_rtt, "others may just be starting");
-    granter.on_backlog(Time(BASE.0), 0, u32::MAX, 0);
+    granter.on_backlog(Time(BASE.0), Ctx(0), u32::MAX, 0);
     let lone = grants(&mut granter, Time(BASE.0));
     assert!((per_rtt..2 * per_rtt + 20_000).contains(&lone), "{lone}");
 
     let now = Time(2 * BASE.0);
-    granter.on_backlog(now, 1, u32::MAX, 0);
-    granter.on_backlog(now, 0, u32::MAX, 100_000);
+    granter.on_backlog(now, Ctx(1), u32::MAX, 0);
+    granter.on_backlog(now, Ctx(0), u32::MAX, 100_000);
     assert!(grants(&mut granter, now) < 20_000, "paced: one grant at a time");
 }
 

@@ -54,7 +54,7 @@ impl<O: Observer> Lane<'_, O> {
             let counted =
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
-            self.shared.rx.granter.on_backlog(self.now, self.ci.0, h.backlog.packets_max(), bytes);
+            self.shared.rx.granter.on_backlog(self.now, self.ci, h.backlog.packets_max(), bytes);
         }
         back
     }

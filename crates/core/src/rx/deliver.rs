@@ -96,7 +96,7 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.rx.flows.note(self.now, self.ci, h.backlog.0 > 0, paid);
         self.shared
             .observer
-            .event(self.now, Event::Judged { ctx: self.ci, psn: p.0, verdict: judged.verdict });
+            .event(self.now, Event::Judged { ctx: self.ci, psn: p, verdict: judged.verdict });
         Ok(judged.rx)
     }
 

@@ -121,7 +121,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way.paths.awake(self.now).on_proof();
         }
         if self.shared.sizes.awake > 0 {
-            self.mtu_passed(Some(e.tx_num), None);
+            self.mtu_passed(Some(TxLow(e.tx_num)), None);
         }
         if let Some(lost) = self.win.loss.recall(TxLow(e.tx_num))
             && lost.blame() != Blame::None
@@ -130,7 +130,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way.paths.awake(self.now).on_spurious(lost.path());
             self.shared.observer.event(
                 self.now,
-                Event::Spurious { ctx: self.ci, psn: lost.psn().0, path: lost.path() },
+                Event::Spurious { ctx: self.ci, psn: lost.psn(), path: lost.path() },
             );
         }
         if age > ECHO_AGE_MAX || age.0 > self.now.0 {
@@ -193,7 +193,7 @@ impl<O: Observer> Lane<'_, O> {
         if was.state != SentState::Arrived {
             self.psn_arrived(p, &was, tally);
         }
-        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci, psn: p.0 });
+        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci, psn: p });
         self.entry_resolved(p, &was, verdict);
     }
 
@@ -247,7 +247,7 @@ impl<O: Observer> Lane<'_, O> {
         let credits = self.granting();
         let News { drops, credit_units } = self.peer.reports.read(ack, credits);
         if self.signalling() {
-            self.way.paths.on_host_signal(self.now, self.ci.0, ack.above);
+            self.way.paths.on_host_signal(self.now, self.ci, ack.above);
         }
         if drops > 0 {
             self.way.mtu.on_receiver_drops();

@@ -56,7 +56,7 @@ impl<O: Observer> Lane<'_, O> {
         let padded_len = if size == 0 { 0 } else { size.saturating_add(OVERHEAD) };
         let (body, flags) = (Body::Probe, Flags::ACK_REQUEST);
         if size > 0 {
-            self.way.mtu.on_probe_sent(self.ci, self.peer.tx_num_next().low().0, size, asks);
+            self.way.mtu.on_probe_sent(self.ci, self.peer.tx_num_next().low(), size, asks);
         }
         self.emit_alone(&Alone { body, flags, path, padded_len }, out);
     }

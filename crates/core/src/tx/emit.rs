@@ -50,8 +50,8 @@ impl<O: Observer> Lane<'_, O> {
         self.count_sent(&entry, plain_len + ack_bytes);
         let psn_event = Event::Sent {
             ctx: self.ci,
-            psn: p.0,
-            tx_num: tx_num.0,
+            psn: p,
+            tx_num,
             path,
             bytes: plain_len as u32,
             retransmit: entry.again > 0,
@@ -202,8 +202,7 @@ impl<O: Observer> Lane<'_, O> {
             Opcode::SendImm => Body::UdImm(msg, w.wr.imm),
             _ => Body::Ud(msg),
         };
-        let path =
-            self.way.paths.awake(self.now).path_choose(self.ci.0, None, &mut self.shared.rng);
+        let path = self.way.paths.awake(self.now).path_choose(self.ci, None, &mut self.shared.rng);
         let head_bytes = self.peer.limits().head_bytes();
         let bytes = head_bytes + body.encoded_len() + usize::from(len);
         self.way.paths.awake(self.now).on_datagram_sent(path, bytes as u32);

@@ -75,7 +75,7 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.remember(GivenUp::new(p, &e, blame));
         self.shared
             .observer
-            .event(self.now, Event::Lost { ctx: self.ci, psn: p.0, path: e.path, rule });
+            .event(self.now, Event::Lost { ctx: self.ci, psn: p, path: e.path, rule });
         self.mtu_lost(&e);
         debug_assert!(self.win.board.lost_len() > 0, "it waits to go again");
         self.inflight_check();

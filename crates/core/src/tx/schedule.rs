@@ -105,8 +105,7 @@ impl<O: Observer> Lane<'_, O> {
             Gate::Uncredited(at) => return Turn::Uncredited(at),
             Gate::Blocked => return Turn::Blocked,
         };
-        let path =
-            self.way.paths.awake(self.now).path_choose(self.ci.0, lost, &mut self.shared.rng);
+        let path = self.way.paths.awake(self.now).path_choose(self.ci, lost, &mut self.shared.rng);
         if let Some(other) = self.way.paths.awake(self.now).explore_take(&mut self.shared.rng) {
             self.shared.out.probe_push(ProbeOut::small(self.ci, other));
         }

@@ -1,5 +1,4 @@
 //! Strangers: packets of whoever has no context with an engine, and those who open one.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use super::*;
 use core::net::{IpAddr, Ipv4Addr};

@@ -1,5 +1,4 @@
 //! A peer that says what a test tells it to say, whatever an engine would say in its place.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use super::*;
 use srd_core::wire::{

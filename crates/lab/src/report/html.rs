@@ -2,11 +2,16 @@
 //! embedded once.
 
 use super::charts::{Chart, case_name, cdf, completion, observed};
-use super::{cases, copa, phases, table};
+use super::rows::Row;
+use super::sweeps::sweeps;
+use super::{cases, copa, phases, table, table_of};
+use crate::figure::{Figure, escape};
 use crate::figures::figures;
+use crate::level;
 use crate::packet::{ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES};
+use crate::plots::plots;
 use crate::result::RunResult;
-use crate::spec::Transport;
+use crate::spec::{Spec, Transport};
 use plotly::Plot;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -26,7 +31,14 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     let mut body = String::new();
     head(&mut body, results, command);
     let mut n = 0;
+    for (_, figure) in plots(results) {
+        add_figure(&mut body, &figure);
+    }
     body.push_str("<h2>All cases</h2>\n");
+    let rows: Vec<Row> = results.iter().map(Row::of).collect();
+    for figure in sweeps(&rows) {
+        add_figure(&mut body, &figure);
+    }
     let mut charts = phases::congestion(results);
     charts.extend(phases::phases(results));
     charts.extend(copa::figures(results));
@@ -42,15 +54,47 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     }
     add_parameters(&mut body, results);
     definitions(&mut body);
+    let script = format!("<script>\n{SCRIPT}</script>\n");
+    document(&format!("{}: {}", spec.name, spec.title), &library(), &body, &script)
+}
+
+/// A whole page. `head`: more elements of its head; `end`: what follows its contents.
+pub fn document(title: &str, head: &str, body: &str, end: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{}: {}</title>\n<style>\n{STYLE}</style>\n{}\n</head>\n<body>\n<main>\n{body}\
-         </main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        escape(&spec.name),
-        escape(&spec.title),
-        library()
+         <title>{}</title>\n<style>\n{STYLE}</style>\n{head}\n</head>\n<body>\n<main>\n{body}\
+         </main>\n{end}</body>\n</html>\n",
+        escape(title),
     )
+}
+
+/// The page of an experiment whose runs were joined from several reports. `commands`: one per
+/// line.
+pub fn rows_page(name: &str, title: &str, rows: &[Row], commands: &str) -> String {
+    let mut body = format!(
+        "<h1>{}: {}</h1>\n<pre>{}</pre>\n<p>{} runs.</p>\n<pre>{}</pre>\n",
+        escape(name),
+        escape(title),
+        escape(commands),
+        rows.len(),
+        escape(&table_of(rows, false)),
+    );
+    for figure in sweeps(rows) {
+        add_figure(&mut body, &figure);
+    }
+    document(&format!("{name}: {title}"), "", &body, "")
+}
+
+/// A figure with its heading and explanation.
+pub fn add_figure(out: &mut String, figure: &Figure) {
+    let _ = write!(
+        out,
+        "<figure class=\"drawn\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n</figure>\n",
+        escape(&figure.title),
+        figure.svg(),
+        escape(&figure.note),
+    );
 }
 
 /// The plotting library as a script element, without the formula renderer that it includes.
@@ -58,10 +102,6 @@ fn library() -> String {
     let all = Plot::offline_js_sources();
     let end = "</script>";
     all.find(end).map_or(all.clone(), |at| all[..at + end.len()].to_string())
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn head(out: &mut String, results: &[RunResult], command: &str) {
@@ -86,6 +126,19 @@ fn head(out: &mut String, results: &[RunResult], command: &str) {
             table => table,
         }),
     );
+    add_level(out, results);
+}
+
+/// What is not level in the comparison.
+fn add_level(out: &mut String, results: &[RunResult]) {
+    if let Some(reason) = &results[0].spec.not_level {
+        let _ = writeln!(out, "<p>Not level: {}.</p>", escape(reason.trim_end_matches('.')));
+        return;
+    }
+    let specs: Vec<Spec> = cases(results).iter().map(|c| c[0].spec.clone()).collect();
+    for warning in level::warnings(&specs) {
+        let _ = writeln!(out, "<p>Not level: {}.</p>", escape(&warning));
+    }
 }
 
 fn add_chart(out: &mut String, chart: &Chart, n: &mut usize) {
@@ -157,7 +210,11 @@ fn add_parameters(out: &mut String, results: &[RunResult]) {
         let value = serde_json::to_value(&c[0].spec).unwrap_or_default();
         let mut flat = Vec::new();
         flatten("", &value, &mut flat);
-        flat.retain(|(k, _)| !["name", "title", "case"].contains(&k.as_str()));
+        flat.retain(|(k, _)| {
+            !["name", "title", "case"].contains(&k.as_str())
+                && !k.starts_with("axis")
+                && !k.starts_with("plot")
+        });
         (case_name(&c[0]).to_string(), flat)
     };
     comparison(out, &groups.iter().map(column).collect::<Vec<_>>());

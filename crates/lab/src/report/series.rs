@@ -1,6 +1,6 @@
 //! Results for other programs: full precision, one value per line or column.
 
-use crate::figures_phase::{PHASE_COLUMNS, phase_cells};
+use super::rows::{self, Row};
 use crate::observe::{Observation, gbps};
 use crate::result::RunResult;
 use srd_fabric::DropReason;
@@ -20,66 +20,42 @@ fn cell(text: &str) -> String {
 
 /// One line per run with all summary values.
 pub fn summary_csv(results: &[RunResult]) -> String {
-    let mut out = String::from(
-        "experiment,case,transport,seed,hash,hosts,flows,rounds,unfinished,failures,base_rtt_us,\
-         ideal_us,floor_us,fct_min_us,fct_median_us,fct_p99_us,fct_max_us,fct_mean_us,\
-         over_floor_median,over_floor_p99,over_floor_max,max_over_min,data_packets,retransmitted,\
-         spurious,timeouts,tail_probes,acks,duplicates,packets_sent,marked,last_hop_bytes_max",
-    );
-    for reason in DropReason::ALL {
-        let _ = write!(out, ",drops_{}", reason.name().replace(' ', "_"));
-    }
-    out.push_str(",events,simulated_us,");
-    out.push_str(PHASE_COLUMNS);
-    out.push('\n');
-    for r in results {
-        let (s, t) = (&r.summary, &r.tally);
-        let (f, o) = (&s.fct_us, &s.over_floor);
-        let us = |ps: u64| ps as f64 / 1e6;
-        let transport = format!("{:?}", r.transport()).to_lowercase();
-        let _ = write!(
-            out,
-            "{},{},{transport},{},{:016x},{},{},{},{},{},{},{},{}",
-            cell(&r.spec.name),
-            cell(&r.spec.case),
-            r.seed,
-            r.hash,
-            r.hosts,
-            r.flows.len(),
-            r.fct_ps.len(),
-            r.unfinished(),
-            r.failures,
-            us(r.base_rtt_ps),
-            us(r.ideal_ps.iter().copied().max().unwrap_or(0)),
-            s.floor_us,
-        );
-        for v in [f.min, f.median, f.p99, f.max, f.mean, o.median, o.p99, o.max, s.max_over_min] {
-            let _ = write!(out, ",{v}");
-        }
-        for n in [
-            r.data_packets,
-            t.retransmitted,
-            t.spurious,
-            t.timeouts,
-            t.tail_probes,
-            t.acks,
-            t.duplicates,
-            r.packets_sent,
-            r.marked,
-            r.last_hop_bytes_max,
-        ] {
-            let _ = write!(out, ",{n}");
-        }
-        DropReason::ALL.iter().for_each(|d| {
-            let _ = write!(out, ",{}", r.drops.of(*d));
-        });
-        let phase = phase_cells(r).map(|v| v.map_or(String::new(), |v| v.to_string())).join(",");
-        let _ = writeln!(out, ",{},{},{phase}", r.events, us(r.end_ps));
-    }
-    out
+    rows::write(&results.iter().map(Row::of).collect::<Vec<_>>())
 }
 
-/// One line per value of every observed series: `case,seed,series,what,start_us,end_us,value`.
+/// One line per flow and round of all runs, times in us with all digits. `start_us`: from the start
+/// of the run; empty for flows that another one starts.
+pub fn csv(results: &[RunResult]) -> String {
+    let rows: Vec<Row> = results.iter().map(Row::of).collect();
+    let axes = rows::axes_of(rows.iter().map(|r| r.axes.as_slice()));
+    let mut head = vec!["experiment".to_string(), "case".to_string()];
+    head.extend(rows::axis_columns(&axes));
+    let own = "seed,round,flow,src,dst,bytes,start_us,fct_us,floor_us";
+    head.extend(own.split(',').map(String::from));
+    let us = |ps: u64| (ps as f64 / 1e6).to_string();
+    let mut records = vec![head];
+    for (r, row) in results.iter().zip(&rows) {
+        let mut start = vec![row.experiment.clone(), row.case.clone()];
+        start.extend(rows::axis_cells(&axes, &row.axes));
+        start.push(r.seed.to_string());
+        for (round, fcts) in r.fct_ps.iter().enumerate() {
+            for (i, fct) in fcts.iter().enumerate() {
+                let f = &r.flows[i];
+                let began = f.start_ps.zip(r.round_at_ps.get(round)).map(|(own, at)| own + at);
+                let mut record = start.clone();
+                record.extend([round as u64, i as u64].map(|n| n.to_string()));
+                record.extend([f.src.0, f.dst.0].map(|n| n.to_string()));
+                record.extend([f.bytes.to_string(), began.map_or(String::new(), us)]);
+                record.extend([fct.map_or(String::new(), us), us(r.floor_ps[i])]);
+                records.push(record);
+            }
+        }
+    }
+    rows::csv_text(records)
+}
+
+/// One line per value of every observed series:
+/// `experiment,case,seed,series,what,start_us,end_us,value`.
 /// Single links have no line for idle intervals. At most some 300,000 lines: beyond that, intervals
 /// are merged; each line gives the bounds of its interval.
 pub fn series_csv(results: &[RunResult]) -> String {
@@ -108,9 +84,9 @@ fn series_csv_of(results: &[RunResult], lines_max: usize) -> String {
     while lines(single, singles) > left && !enough(single) {
         single *= 2;
     }
-    let mut out = String::from("case,seed,series,what,start_us,end_us,value\n");
+    let mut out = String::from("experiment,case,seed,series,what,start_us,end_us,value\n");
     for (r, o) in &watched {
-        let head = format!("{},{}", cell(&r.spec.case), r.seed);
+        let head = format!("{},{},{}", cell(&r.spec.name), cell(&r.spec.case), r.seed);
         for (factor, walk) in [(coarse, sums as Walk), (single, singles)] {
             let o = o.thinned(factor);
             walk(&o, &mut |series, what, i, value| {

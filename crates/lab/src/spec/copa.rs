@@ -1,11 +1,12 @@
 //! COPA's settings in a spec.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use srd_copa::{CopaConfig, HEADER_BYTES, Policy, Reaction, Recovery, Verb};
 use srd_fabric::Ps;
 
 /// Settings of COPA's transport that differ from its defaults. Only with `transport = "copa"`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopaSpec {
     /// "stream", "window", "aimd" or "dup-ack".
@@ -48,7 +49,7 @@ impl Default for CopaSpec {
 }
 
 /// See [`CopaSpec::policy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_copa::Policy")]
 pub enum CopaPolicySpec {
@@ -59,7 +60,7 @@ pub enum CopaPolicySpec {
 }
 
 /// See [`CopaSpec::initiator`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_copa::Reaction")]
 pub enum CopaInitiatorSpec {
@@ -69,7 +70,7 @@ pub enum CopaInitiatorSpec {
 }
 
 /// See [`CopaSpec::recovery`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_copa::Recovery")]
 pub enum CopaRecoverySpec {
@@ -78,7 +79,7 @@ pub enum CopaRecoverySpec {
 }
 
 /// See [`CopaSpec::verb`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_copa::Verb")]
 pub enum CopaVerbSpec {

@@ -1,9 +1,10 @@
 //! Faults in a spec.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A fault. Times are in us from the start of the run.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FaultSpec {
     /// A top-tier switch is a black hole; routing avoids it `routing_us` later (default: never).
@@ -166,7 +167,7 @@ impl FaultSpec {
 }
 
 /// Set of slow links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowSet {
     /// Downward links of the top tier, ordered by the switch below: those of the first aggregation

@@ -1,6 +1,7 @@
 //! Spec files: a base, cases that change parts of it, and the changes of `--quick`.
 
 mod axes;
+mod level;
 mod locate;
 
 use super::Spec;
@@ -72,17 +73,23 @@ impl SpecFile {
     /// # Errors
     /// The text says what is wrong and where.
     pub fn load(name: &str, quick: bool) -> Result<Self, String> {
-        Self::load_with(name, quick, &[])
+        Self::load_with(name, quick, &[], &[])
     }
 
     /// Like [`SpecFile::load`], with changes to every case, each a line of TOML such as
-    /// `engine.paths = 16`.
+    /// `engine.paths = 16`, and with every case run for each value of a field, such as
+    /// `engine.paths = 16,64`.
     ///
     /// # Errors
     /// The text says what is wrong and where.
-    pub fn load_with(name: &str, quick: bool, changes: &[String]) -> Result<Self, String> {
+    pub fn load_with(
+        name: &str,
+        quick: bool,
+        changes: &[String],
+        sweeps: &[String],
+    ) -> Result<Self, String> {
         if let Some(text) = embedded(name) {
-            return Self::parse_with(text, Path::new("."), quick, changes)
+            return Self::parse_with(text, Path::new("."), quick, changes, sweeps)
                 .map_err(|e| format!("experiment {name}: {e}"));
         }
         let path = Path::new(name);
@@ -95,7 +102,7 @@ impl SpecFile {
         }
         let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Self::parse_with(&text, folder, quick, changes).map_err(|e| format!("{name}: {e}"))
+        Self::parse_with(&text, folder, quick, changes, sweeps).map_err(|e| format!("{name}: {e}"))
     }
 
     /// Parses the text of a spec file.
@@ -103,7 +110,7 @@ impl SpecFile {
     /// # Errors
     /// The text says what is wrong and where.
     pub fn parse(text: &str, folder: &Path, quick: bool) -> Result<Self, String> {
-        Self::parse_with(text, folder, quick, &[])
+        Self::parse_with(text, folder, quick, &[], &[])
     }
 
     fn parse_with(
@@ -111,7 +118,9 @@ impl SpecFile {
         folder: &Path,
         quick: bool,
         changes: &[String],
+        sweeps: &[String],
     ) -> Result<Self, String> {
+        let sweeps = sweeps.iter().map(|s| sweep_of(s)).collect::<Result<Vec<_>, _>>()?;
         let mut base: Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
         let quick_changes = match base.remove("quick") {
             None => Table::new(),
@@ -127,12 +136,13 @@ impl SpecFile {
             merge(&mut base, quick_changes);
         }
         let mut out = Vec::new();
-        for (i, mut whole) in points_of(base, cases, quick)? {
+        for (i, mut whole) in points_of(base, cases, quick, &sweeps)? {
             for change in changes {
                 let table = change.parse::<Table>();
                 let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
                 merge(&mut whole, table);
             }
+            level::defaults(&mut whole);
             // `host` is a table or the name of a model.
             if let Some(Value::String(_)) = whole.get("host")
                 && let Some(model) = whole.remove("host")
@@ -155,6 +165,7 @@ fn points_of(
     mut base: Table,
     cases: Vec<Value>,
     quick: bool,
+    sweeps: &[Sweep],
 ) -> Result<Vec<(usize, Table)>, String> {
     let axes = match base.remove("axes") {
         None => Table::new(),
@@ -168,18 +179,50 @@ fn points_of(
             return Err(format!("case {} is not a table", i + 1));
         };
         let points = axes::expand(case, &axes, across.as_ref());
-        let points = points.map_err(|e| format!("case {}: {e}", i + 1))?;
+        let mut points = points.map_err(|e| format!("case {}: {e}", i + 1))?;
+        for sweep in sweeps {
+            points = axes::crossed(&points, &sweep.name, &sweep.values)?;
+        }
         for mut point in points.into_iter().filter(|p| !(quick && p.slow)) {
             let name = point.labels.join(", ");
             point.changes.insert("case".into(), Value::String(name));
             let labels = point.labels.into_iter().map(Value::String).collect();
             point.changes.insert("labels".into(), Value::Array(labels));
+            point.changes.insert("axis".into(), Value::Array(point.axis));
             let mut whole = base.clone();
             merge(&mut whole, point.changes);
             out.push((i, whole));
         }
     }
     Ok(out)
+}
+
+/// An axis from the command line.
+struct Sweep {
+    /// The last part of the field's name.
+    name: String,
+    values: Vec<Value>,
+}
+
+/// Reads `engine.paths=16,64,128`: a field and its values.
+fn sweep_of(text: &str) -> Result<Sweep, String> {
+    let wrong = |why: &str| {
+        format!("--sweep {text}: {why}; give FIELD=VALUE,VALUE,…, as in engine.paths=16,64,128")
+    };
+    let (field, values) = text.split_once('=').ok_or_else(|| wrong("there is no `=`"))?;
+    let field = field.trim();
+    let table: Table = format!("values = [{values}]").parse().map_err(|e: toml::de::Error| {
+        wrong(&format!("the values are not those of a TOML array ({})", e.message()))
+    })?;
+    let Some(Value::Array(values)) = table.get("values").filter(|_| !field.is_empty()) else {
+        return Err(wrong("there is no field"));
+    };
+    if values.is_empty() {
+        return Err(wrong("there is no value"));
+    }
+    let name = field.rsplit('.').next().unwrap_or(field).to_string();
+    let values = values.iter().map(|v| axes::swept(&name, field, v)).collect();
+    Ok(Sweep { name, values })
 }
 
 /// Merges `over` into `base`, table by table.

@@ -1,9 +1,10 @@
 //! Goals of a case.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A figure of a case and its upper bound.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoalSpec {
     /// The figure.
@@ -25,7 +26,7 @@ impl GoalSpec {
 }
 
 /// See [`GoalSpec::figure`]. The names are those in tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 pub enum FigureSpec {
     /// Median completion time over the floor.
     #[serde(rename = "med/floor")]

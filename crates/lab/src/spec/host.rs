@@ -1,9 +1,10 @@
 //! Settings of the receive path between a host's card and its memory.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The receive path of hosts: a ring that drains at its own rate.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostSpec {
     /// Rate at which waiting bytes are written to memory, in Gb/s on the wire; default: without
@@ -33,7 +34,7 @@ impl Default for HostSpec {
 }
 
 /// See [`HostSpec::placement`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_fabric::Placement")]
 pub enum PlacementSpec {

@@ -6,6 +6,7 @@ mod file;
 mod goal;
 mod host;
 mod phase;
+mod plot;
 pub mod poisson;
 mod rc;
 mod tcp;
@@ -17,15 +18,18 @@ pub use file::{EMBEDDED, SpecFile, embedded};
 pub use goal::{FigureSpec, GoalSpec};
 pub use host::{HostSpec, PlacementSpec};
 pub use phase::{InjectionSpec, RatesSpec, SaaSpec, StaticSpec};
+pub use plot::{PlotKind, PlotSpec};
 pub use poisson::PoissonSpec;
 pub use rc::RcSpec;
 pub use tcp::TcpSpec;
 pub use ue::UeSpec;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One case of an experiment, with all its settings.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Name of the experiment.
@@ -33,11 +37,17 @@ pub struct Spec {
     /// Name of the case in tables.
     #[serde(default)]
     pub case: String,
-    /// The parts of the case's name: its own and one of each axis.
+    /// The parts of the case's name: its own and one of each axis. Set by the lab.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// The case's value on each axis. Set by the lab.
+    #[serde(default)]
+    pub axis: Vec<AxisValue>,
     /// Title in one sentence: what the experiment shows.
     pub title: String,
+    /// Why transports are compared that are not level, in one sentence. It is printed in place of
+    /// the warnings (default: none).
+    pub not_level: Option<String>,
     /// Number of seeds if the command line gives none.
     #[serde(default = "one")]
     pub seeds: u32,
@@ -70,8 +80,8 @@ pub struct Spec {
     pub placed: Option<StaticSpec>,
     /// Receive path between the cards of receivers and their memory; default: without delay.
     pub host: Option<HostSpec>,
-    /// In a spec file `host = "quiet"`: model of kernel and processors (SRD): "ideal" (no delays),
-    /// "quiet", "busy", or a file of `srd net record-noise`.
+    /// In a spec file `host = "quiet"`: model of kernel and processors (SRD): "ideal" (default, no
+    /// delays), "quiet", "busy", or a file of `srd net record-noise`.
     pub host_model: Option<String>,
     /// Flows: who sends what to whom.
     pub workload: Workload,
@@ -84,9 +94,41 @@ pub struct Spec {
     /// Goals, printed beside the results.
     #[serde(default)]
     pub goal: Vec<GoalSpec>,
+    /// Figures at the head of the experiment's page.
+    #[serde(default)]
+    pub plot: Vec<PlotSpec>,
+}
+
+/// The value of a case on an axis.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AxisValue {
+    /// Name of the axis.
+    pub name: String,
+    /// Label of the value.
+    pub label: String,
+    /// The field, if the values of the axis set one field, to a number each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// Its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
 }
 
 impl Spec {
+    /// The case's value on the axis of this name.
+    pub fn on(&self, axis: &str) -> Option<&AxisValue> {
+        self.axis.iter().find(|a| a.name == axis)
+    }
+
+    /// The case's own name, without the labels of its axes.
+    pub fn own_name(&self) -> &str {
+        match self.labels.len() > self.axis.len() {
+            true => &self.labels[0],
+            false => "",
+        }
+    }
+
     /// Whether the first host of a flow reads from the second instead of sending to it.
     pub fn reads(&self) -> bool {
         let get = |c: &CopaSpec| c.verb == CopaVerbSpec::Get;
@@ -102,7 +144,7 @@ const fn time_ms_max() -> u64 {
 }
 
 /// Shape of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// Three tiers of switches with `k` ports: `k^3 / 4` hosts.
@@ -127,7 +169,7 @@ pub enum Shape {
 }
 
 /// The network. Fields that a shape does not use must be left out.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// Shape of the topology.
@@ -209,10 +251,12 @@ pub struct Network {
     /// Dynamic threshold: a queue may hold this many times the free part of the shared buffer
     /// (default 1).
     pub shared_buffer_alpha: Option<f64>,
-    /// Backlog from which packets may be marked, bytes; 0 = no ECN.
+    /// Backlog from which packets may be marked, bytes; 0 = no ECN. With buffers below 136,000
+    /// bytes the default is a fifth of the buffer.
     #[serde(default = "ecn_bytes_min")]
     pub ecn_bytes_min: u64,
-    /// Backlog from which every packet is marked, bytes.
+    /// Backlog from which every packet is marked, bytes. With buffers below 136,000 bytes the
+    /// default is four fifths of the buffer.
     #[serde(default = "ecn_bytes_max")]
     pub ecn_bytes_max: u64,
     /// Probability of a mark just below `ecn_bytes_max`; it grows linearly from 0 at
@@ -222,7 +266,7 @@ pub struct Network {
 }
 
 /// See [`Network::ring`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RingSpec {
     /// The last switch is joined to the first.
@@ -233,7 +277,7 @@ pub enum RingSpec {
 }
 
 /// See [`Network::routing`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
     /// Shortest paths, with a hash among equals.
@@ -246,7 +290,7 @@ pub enum Routing {
 }
 
 /// See [`Network::flow_control`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_fabric::FlowControl")]
 pub enum FlowControlSpec {
@@ -257,7 +301,7 @@ pub enum FlowControlSpec {
 }
 
 /// See [`Network::service`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_fabric::Service")]
 pub enum ServiceSpec {
@@ -266,7 +310,7 @@ pub enum ServiceSpec {
 }
 
 /// See [`Network::adaptation`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_fabric::routing::Adaptation")]
 pub enum AdaptationSpec {
@@ -277,7 +321,7 @@ pub enum AdaptationSpec {
 }
 
 /// See [`Network::ties`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_fabric::routing::Ties")]
 pub enum TiesSpec {
@@ -307,7 +351,7 @@ const fn ecn_prob_max() -> f64 {
 }
 
 /// Settings of the engine.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
     /// Defaults for the fields below: "datacenter" or "sockets".
@@ -320,21 +364,25 @@ pub struct EngineSpec {
     pub message_bytes: u32,
     /// Whether all flows of a host share one queue pair.
     pub qp_shared: bool,
-    /// Paths per peer; default: the engine's.
+    /// Paths per peer, a power of two up to 256; default: that of `defaults`.
     pub paths: Option<u16>,
-    /// Path policy: "srd", "oblivious", "ecmp" or "rtt-p2c".
-    pub path_policy: Option<PathPolicySpec>,
-    /// Rate policy: "srd" or "fixed".
-    pub rate_policy: Option<RatePolicySpec>,
-    /// What is told of hosts that fall behind, and obeyed: "off", "stop-go" or "budget".
+    /// Path policy: "srd" (default), "oblivious", "ecmp", "rtt-p2c", or one that the program adds.
+    pub path_policy: Option<String>,
+    /// Parameters of an added path policy, numbers by name.
+    pub path_parameters: BTreeMap<String, f64>,
+    /// Rate policy: "srd" (default), "fixed", or one that the program adds.
+    pub rate_policy: Option<String>,
+    /// Parameters of an added rate policy, numbers by name.
+    pub rate_parameters: BTreeMap<String, f64>,
+    /// What is told of hosts that fall behind, and obeyed: "off", "stop-go" or "budget" (default).
     pub host_policy: Option<HostPolicySpec>,
-    /// Rate of the fixed policy in Gb/s.
+    /// Rate of the fixed policy in Gb/s (default 10).
     pub fixed_gbps: Option<f64>,
-    /// Window of the fixed policy in bytes.
+    /// Window of the fixed policy in bytes (default 1 MiB).
     pub fixed_inflight_bytes: Option<u64>,
-    /// Whether receivers grant credits.
+    /// Whether receivers grant credits; default: with `defaults = "datacenter"` only.
     pub credits: Option<bool>,
-    /// Data packets per acknowledgment.
+    /// Data packets per acknowledgment; default: that of `defaults`.
     pub ack_every: Option<u16>,
     /// Engines of a sending host, each with its own contexts, which model its processes; flows are
     /// assigned to them in turn.
@@ -363,7 +411,9 @@ impl Default for EngineSpec {
             qp_shared: false,
             paths: None,
             path_policy: None,
+            path_parameters: BTreeMap::new(),
             rate_policy: None,
+            rate_parameters: BTreeMap::new(),
             host_policy: None,
             fixed_gbps: None,
             fixed_inflight_bytes: None,
@@ -380,7 +430,7 @@ impl Default for EngineSpec {
 }
 
 /// Origin of the engine's defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultsSpec {
     /// For a dedicated network with known rate and base RTT.
@@ -390,7 +440,7 @@ pub enum DefaultsSpec {
 }
 
 /// Transport protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// The engine of this project.
@@ -411,7 +461,7 @@ pub enum Transport {
 }
 
 /// See [`EngineSpec::order`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "explained where it is used")]
 pub enum OrderSpec {
@@ -420,7 +470,7 @@ pub enum OrderSpec {
 }
 
 /// See [`EngineSpec::verb`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of crate::host::Verb")]
 pub enum VerbSpec {
@@ -429,29 +479,8 @@ pub enum VerbSpec {
     Send,
 }
 
-/// See [`EngineSpec::path_policy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "the names are those of srd_core::config::PathPolicy")]
-pub enum PathPolicySpec {
-    Srd,
-    Oblivious,
-    Ecmp,
-    #[serde(rename = "rtt-p2c")]
-    RttP2c,
-}
-
-/// See [`EngineSpec::rate_policy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "the names are those of srd_core::config::RatePolicy")]
-pub enum RatePolicySpec {
-    Srd,
-    Fixed,
-}
-
 /// See [`EngineSpec::host_policy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of srd_core::config::HostPolicy")]
 pub enum HostPolicySpec {
@@ -461,7 +490,7 @@ pub enum HostPolicySpec {
 }
 
 /// Traffic pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// `senders` hosts of different pods or leaves, `flows_per_pair` flows each, to host 0.
@@ -494,7 +523,7 @@ pub enum Pattern {
 }
 
 /// See [`Workload::placing`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placing {
     /// Rank i on host i.
@@ -506,7 +535,7 @@ pub enum Placing {
 
 /// Unit of start times in a `.cm` file, which dialects of the format differ in and the file does
 /// not state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CmUnit {
     /// Picoseconds (csg-htsim and the generators).
@@ -516,7 +545,7 @@ pub enum CmUnit {
 }
 
 /// Settings of the flows.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// Traffic pattern.
@@ -604,7 +633,7 @@ const fn start_us() -> u64 {
 }
 
 /// Settings of the records.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measure {
     /// Interval of the goodput series in us; 0 = none.

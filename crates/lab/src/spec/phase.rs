@@ -1,9 +1,10 @@
 //! Settings of the transport "saa" and of flows placed without packets.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Rates of flows. Only with `transport = "saa"`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaaSpec {
     /// "none": limited by cards and credits only. "optimal": computed once from all sizes and
@@ -41,7 +42,7 @@ impl Default for SaaSpec {
 }
 
 /// See [`SaaSpec::rates`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "explained where it is used")]
 pub enum RatesSpec {
@@ -51,7 +52,7 @@ pub enum RatesSpec {
 }
 
 /// See [`SaaSpec::injection`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "explained where it is used")]
 pub enum InjectionSpec {
@@ -61,7 +62,7 @@ pub enum InjectionSpec {
 }
 
 /// Placement of flows without packets. Only with `transport = "static"`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StaticSpec {
     /// Number of workloads that are drawn from the run's seed and placed.

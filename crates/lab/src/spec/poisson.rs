@@ -1,12 +1,13 @@
 //! Settings of flows that arrive at random times.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most flows of a run, as expected from load and time; bounds memory.
 pub const FLOWS_MAX: f64 = 1_000_000.0;
 
 /// Open-loop arrivals. Only with `pattern = "poisson"`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoissonSpec {
     /// Distribution of flow sizes: "web-search", "data-mining", or a file of points (see

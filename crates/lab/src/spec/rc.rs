@@ -1,64 +1,70 @@
 //! Settings of the reliable connection of RoCEv2 and InfiniBand in a spec.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use srd_fabric::{Ps, SEC, US};
 use srd_rivals::rc::{CCTI_TIMER_UNIT_PS, DcqcnConfig, IbCcConfig, RcConfig, Recovery};
 
 /// Settings that differ from the rival's defaults (go-back-N, DCQCN with its published parameters).
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RcSpec {
     /// "go-back-n" (default) or "irn" (selective, within a window).
     pub recovery: Option<String>,
-    /// Payload of a full packet in bytes.
+    /// Payload of a full packet in bytes; default: `engine.mtu`.
     pub mtu: Option<u32>,
-    /// Bytes of headers per packet, from Ethernet to the gap.
+    /// Bytes of headers per packet, from Ethernet to the gap (default 82).
     pub header_bytes: Option<u32>,
-    /// Exponent t of the Local ACK timeout 4.096 us x 2^t; 0: no timeout.
+    /// Exponent t of the Local ACK timeout 4.096 us x 2^t, up to 31; 0: no timeout (default 14).
     pub ack_timeout: Option<u32>,
-    /// Timeouts in a row that are followed by a repetition.
+    /// Timeouts in a row that are followed by a repetition, up to 7 (default 7).
     pub retry_cnt: Option<u32>,
-    /// Time in us until a broken queue pair is made anew.
+    /// Time in us until a broken queue pair is made anew (default 1,000).
     pub reconnect_us: Option<f64>,
-    /// Most bytes in flight per queue pair; default with irn: one bandwidth-delay product.
+    /// Most bytes in flight per queue pair; default: no limit, with irn one bandwidth-delay
+    /// product.
     pub window_bytes: Option<u64>,
-    /// Largest message in bytes, into which flows are divided.
+    /// Largest message in bytes, into which flows are divided (default: no limit).
     pub message_bytes: Option<u64>,
-    /// Messages of a queue pair that may be unacknowledged.
+    /// Messages of a queue pair that may be unacknowledged (default: no limit; 1: as InfiniBand's
+    /// reliable datagram).
     pub outstanding: Option<u32>,
-    /// Static rate of each queue pair in Gb/s, of InfiniBand's set.
+    /// Static rate of each queue pair in Gb/s, of InfiniBand's set (default: that of the link).
     pub static_rate: Option<f64>,
-    /// Data packets per acknowledgment.
+    /// Data packets per acknowledgment (default 4; irn: 1).
     pub ack_every: Option<u32>,
-    /// Timeout of irn with few packets in flight, in us.
+    /// Timeout of irn with fewer than three packets in flight, in us (default 100).
     pub irn_low_us: Option<f64>,
-    /// Timeout of irn otherwise, in us.
+    /// Timeout of irn otherwise, in us (default 320).
     pub irn_high_us: Option<f64>,
     /// Whether DCQCN controls rates; default: unless `ib_cc` does.
     pub dcqcn: Option<bool>,
-    /// Whether InfiniBand's congestion control controls rates (over credits).
+    /// Whether InfiniBand's congestion control controls rates, over credits (default false).
     pub ib_cc: Option<bool>,
-    /// InfiniBand: by how much a notification raises the index into the table (CCTI_Increase).
+    /// InfiniBand: by how much a notification raises the index into the table (CCTI_Increase,
+    /// default 1).
     pub ccti_increase: Option<u32>,
-    /// InfiniBand: period after which the index falls by one, in units of 1.024 us (CCTI_Timer).
+    /// InfiniBand: period after which the index falls by one, in units of 1.024 us (CCTI_Timer,
+    /// default 150).
     pub ccti_timer: Option<u32>,
-    /// InfiniBand: largest index (CCTI_Limit).
+    /// InfiniBand: largest index (CCTI_Limit, default 127).
     pub ccti_limit: Option<u32>,
-    /// InfiniBand: pause after each packet per step of the index, in packet times.
+    /// InfiniBand: pause after each packet per step of the index, in packet times, in eighths
+    /// (default 0.125).
     pub cct_step: Option<f64>,
-    /// DCQCN: least time between notifications of a queue pair, in us.
+    /// DCQCN: least time between notifications of a queue pair, in us (default 50).
     pub cnp_us: Option<f64>,
-    /// DCQCN: time without notification after which alpha decays, in us.
+    /// DCQCN: time without notification after which alpha decays, in us (default 55).
     pub alpha_us: Option<f64>,
-    /// DCQCN: period of rate increases, in us.
+    /// DCQCN: period of rate increases, in us (default 55).
     pub increase_us: Option<f64>,
-    /// DCQCN: bytes sent per rate increase.
+    /// DCQCN: bytes sent per rate increase (default 10,000,000).
     pub increase_bytes: Option<u64>,
-    /// DCQCN: gain of alpha.
+    /// DCQCN: gain of alpha (default 1/256).
     pub gain: Option<f64>,
-    /// DCQCN: additive increase in Mb/s.
+    /// DCQCN: additive increase in Mb/s (default 40).
     pub additive_mbps: Option<f64>,
-    /// DCQCN: hyper increase in Mb/s.
+    /// DCQCN: hyper increase in Mb/s (default 400).
     pub hyper_mbps: Option<f64>,
 }
 

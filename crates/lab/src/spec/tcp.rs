@@ -1,5 +1,6 @@
 //! TCP's settings in a spec.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use srd_fabric::{MS, Ps, SEC, US};
 use srd_rivals::{Algorithm, Recovery, Scheduler, SlowStart, TcpConfig};
@@ -10,46 +11,49 @@ const LINK_BYTES: u32 = crate::packet::ETHERNET_BYTES + crate::packet::ETHERNET_
 
 /// TCP settings that differ from the rival's defaults (CUBIC as in the Linux kernel, RTO floor of
 /// 50 ms).
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSpec {
-    /// "cubic", "reno", "dctcp", "bbr", or with subflows "lia" or "olia".
+    /// "cubic" (default), "reno", "dctcp", "bbr", or with subflows "lia" or "olia".
     pub cc: Option<String>,
-    /// Subflows of each connection, each with a path of its own (Multipath TCP); 1: plain TCP.
+    /// Subflows of each connection, each with a path of its own (Multipath TCP), up to 64; 1
+    /// (default): plain TCP.
     pub subflows: Option<u32>,
-    /// Which subflow carries the next data: "lowest-rtt" or "round-robin".
+    /// Which subflow carries the next data: "lowest-rtt" (default) or "round-robin".
     pub scheduler: Option<String>,
-    /// "hystart", "hystart++" or "standard".
+    /// "hystart" (default), "hystart++" or "standard".
     pub slow_start: Option<String>,
-    /// "rack", "sack" or "newreno".
+    /// "rack" (default), "sack" or "newreno".
     pub recovery: Option<String>,
-    /// Largest payload of a segment in bytes.
+    /// Largest payload of a segment in bytes; default: `engine.mtu`.
     pub mss: Option<u32>,
-    /// Floor of the retransmission timeout in ms.
+    /// Floor of the retransmission timeout in ms (default 50). With `cc = "dctcp"` the four timers
+    /// have other defaults, if none of them is given: 1 ms, `tick_us` and `timer_slack_us` 100,
+    /// `delayed_ack_ms` 0.5.
     pub rto_floor_ms: Option<f64>,
-    /// Granularity of timers in us; 0 = exact.
+    /// Granularity of timers in us; 0 = exact (default 1,000).
     pub tick_us: Option<f64>,
-    /// Slack that the kernel adds to timers of probes and reordering, in us.
+    /// Slack that the kernel adds to timers of probes and reordering, in us (default 2,000).
     pub timer_slack_us: Option<f64>,
-    /// Longest delay of an acknowledgment in ms.
+    /// Longest delay of an acknowledgment in ms (default 40).
     pub delayed_ack_ms: Option<f64>,
-    /// Full segments per acknowledgment.
+    /// Full segments per acknowledgment (default 2).
     pub ack_every: Option<u32>,
-    /// First congestion window in segments.
+    /// First congestion window in segments (default 10).
     pub initial_window: Option<u32>,
-    /// Receive window in bytes.
+    /// Receive window in bytes (default 6 MiB).
     pub window_bytes: Option<u32>,
-    /// Largest burst handed to the card in one call, in bytes; 0 = one segment.
+    /// Largest burst handed to the card in one call, in bytes; 0 (default) = one segment.
     pub tso_bytes: Option<u32>,
-    /// Whether segments are spread over the round trip.
+    /// Whether segments are spread over the round trip (default false; BBR always does so).
     pub pacing: Option<bool>,
-    /// Whether classic ECN is on (DCTCP always uses its own).
+    /// Whether classic ECN is on (default false; DCTCP always uses its own).
     pub ecn: Option<bool>,
-    /// Whether tail loss probes are sent.
+    /// Whether tail loss probes are sent (default true).
     pub tlp: Option<bool>,
-    /// Whether the window shrinks after a pause.
+    /// Whether the window shrinks after a pause (default true).
     pub restart_after_idle: Option<bool>,
-    /// Whether a timeout changes the path (IPv6 flow labels).
+    /// Whether a timeout changes the path, as IPv6 flow labels do (default false).
     pub rehash_on_rto: Option<bool>,
 }
 

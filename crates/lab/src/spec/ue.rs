@@ -1,37 +1,39 @@
 //! Settings of Ultra Ethernet's congestion control in a spec.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use srd_fabric::{Ps, SEC, US};
 use srd_rivals::ue::{Balancing, UeConfig};
 
 /// Settings that differ from the rival's defaults.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UeSpec {
     /// "nscc" (default), "rccc" or "both".
     pub cc: Option<String>,
     /// "mixed" (default), "reps", "bitmap" or "oblivious".
     pub balancing: Option<String>,
-    /// Entropies of a connection.
+    /// Entropies of a connection, a power of two (default 256).
     pub entropies: Option<u16>,
-    /// Payload of a full packet in bytes.
+    /// Payload of a full packet in bytes; default: `engine.mtu`.
     pub mtu: Option<u32>,
-    /// Bytes of headers per packet, from Ethernet to the gap.
+    /// Bytes of headers per packet, from Ethernet to the gap (default 64).
     pub header_bytes: Option<u32>,
-    /// Data packets per acknowledgment.
+    /// Data packets per acknowledgment, up to 16 (default 1).
     pub ack_every: Option<u32>,
     /// Queueing delay that NSCC aims at, in us; default: the base round trip.
     pub target_us: Option<f64>,
-    /// Largest window in bandwidth-delay products.
+    /// Largest window in bandwidth-delay products (default 1.5).
     pub window_bdp_max: Option<f64>,
-    /// Packets out of order, as a multiple of the window, from which missing ones count as lost.
+    /// Packets out of order, as a multiple of the window, from which missing ones count as lost
+    /// (default 1.5).
     pub early_windows: Option<f64>,
     /// Age from which a missing packet may count as lost, in target delays above the base round
-    /// trip.
+    /// trip (default 2).
     pub late_targets: Option<u64>,
     /// Retransmission timeout in us; default: 15 us and six times the drain of a port's buffer.
     pub timeout_us: Option<f64>,
-    /// Share of the link's rate at which receivers grant credit.
+    /// Share of the link's rate at which receivers grant credit (default 0.99).
     pub credit_share: Option<f64>,
 }
 

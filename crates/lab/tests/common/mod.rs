@@ -1,5 +1,4 @@
 //! Small specs for tests.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use srd_lab::spec::{Spec, SpecFile};
 use srd_lab::{RunResult, run};

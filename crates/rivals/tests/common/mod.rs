@@ -1,6 +1,5 @@
 //! The network that a kernel's TCP was measured on, rebuilt: leaves and spines out of network
 //! namespaces, token buckets at every port, 9000-byte MTU, no offloads.
-#![allow(dead_code, reason = "every test file uses its own share of these helpers")]
 
 use srd_fabric::{Fault, HostId, LeafSpine, MS, Ps, SEC, SwitchId, US, WorldConfig};
 use srd_rivals::{Conn, Counters, TcpConfig, TcpNet};

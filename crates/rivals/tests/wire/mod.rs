@@ -1,5 +1,4 @@
 //! A bottleneck between hosts, and a record of what passed.
-#![allow(dead_code, reason = "every test file uses its own share of these helpers")]
 
 use srd_fabric::{
     Effect, Fault, HostId, LinkId, Port, Ps, Tap, TapEvent, TapWhat, Target, Topology, WorldConfig,
@@ -13,7 +12,6 @@ use std::sync::{Arc, Mutex};
 pub struct Seen {
     pub at: Ps,
     pub what: TapWhat,
-    pub src: HostId,
     pub segment: TcpSegment,
 }
 
@@ -23,7 +21,7 @@ pub struct Log(Arc<Mutex<Vec<Seen>>>);
 
 impl Tap<TcpSegment> for Log {
     fn on_event(&mut self, event: &TapEvent, payload: &TcpSegment) {
-        let seen = Seen { at: event.now, what: event.what, src: event.src, segment: *payload };
+        let seen = Seen { at: event.now, what: event.what, segment: *payload };
         self.0.lock().expect("one thread").push(seen);
     }
 }

@@ -1,5 +1,4 @@
 //! Two devices with a queue pair each, over every datapath and way of driving.
-#![allow(dead_code, reason = "every test program uses its part of it")]
 
 use srd::{
     AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, ProtectionDomain,

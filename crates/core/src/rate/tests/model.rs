@@ -5,6 +5,7 @@
 
 use crate::config::EngineConfig;
 use crate::events::LossRule;
+use crate::ids::Ctx;
 use crate::path::{Gate, PathContext};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -210,7 +211,7 @@ impl Model {
         let again = sender.resend > 0;
         sender.resend -= u32::from(again);
         let avoid = if again { sender.avoid } else { None };
-        let path = sender.context.awake(now).path_choose(s as u32, avoid, &mut self.rng);
+        let path = sender.context.awake(now).path_choose(Ctx(s as u32), avoid, &mut self.rng);
         sender.context.awake(now).on_sent(path, MTU, again, sender.credited);
         self.packets += 1;
         let id = self.packets;

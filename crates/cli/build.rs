@@ -1,0 +1,27 @@
+//! Tells the program the commit that it is built from, for reports of the lab. Without git, or
+//! outside of a repository, it is not known; changes after the commit are not seen.
+
+use std::process::Command;
+
+fn git(args: &[&str]) -> Option<String> {
+    let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
+    Some(String::from_utf8(out.stdout).ok()?.trim().to_string())
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=SRD_COMMIT");
+    // HEAD names a branch, whose commit is in a file of its own, or among the packed ones.
+    let branch = git(&["rev-parse", "--symbolic-full-name", "HEAD"]).unwrap_or_default();
+    for file in ["HEAD", branch.as_str(), "packed-refs"].into_iter().filter(|f| !f.is_empty()) {
+        let path = git(&["rev-parse", "--git-path", file]);
+        if let Some(path) = path.filter(|p| std::path::Path::new(p).exists()) {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    if std::env::var_os("SRD_COMMIT").is_none()
+        && let Some(commit) = git(&["rev-parse", "HEAD"])
+    {
+        println!("cargo::rustc-env=SRD_COMMIT={commit}");
+    }
+}

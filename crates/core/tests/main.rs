@@ -1,0 +1,34 @@
+//! All integration tests of this crate: one program, because each program is linked by itself.
+
+mod common;
+
+mod attack;
+mod beliefs;
+mod contexts;
+mod copies;
+mod dead_peers;
+mod figures;
+mod forged;
+mod found_by_seeds;
+mod guards;
+mod handles;
+mod integrity;
+mod late_hosts;
+mod late_receiver;
+mod law;
+mod liars;
+mod lies;
+mod life;
+mod messages;
+mod mtu;
+mod narrow;
+mod newest;
+mod probes;
+mod rdma;
+mod reviewed;
+mod sealed;
+mod shared_address;
+mod shares;
+mod silent_peers;
+mod slow_host;
+mod storms;
