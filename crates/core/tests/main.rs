@@ -26,6 +26,7 @@ mod newest;
 mod probes;
 mod rdma;
 mod reviewed;
+mod sealed;
 mod shared_address;
 mod shares;
 mod silent_peers;

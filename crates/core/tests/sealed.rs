@@ -1,9 +1,8 @@
 //! Contexts whose driver seals, as the engine sees them: what is not marked as sealed changes
-//! nothing. The network of these tests marks what the engines send, as a driver does that has opened
-//! it, and a forger's packets lack the mark.
+//! nothing. The network of these tests marks what the engines send, as a driver does that has
+//! opened it, and a forger's packets lack the mark.
 
-mod common;
-use common::*;
+use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Body, CloseCode, Flags};
 use srd_core::*;

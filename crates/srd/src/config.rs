@@ -119,9 +119,9 @@ pub struct DeviceConfig {
     /// `SRD_KEY_FILE` unless set otherwise; an empty one is none. `docs/sealing.md` says what is
     /// protected.
     pub key_file: Option<PathBuf>,
-    /// Which contexts are sealed: `never`, `prefer` or `require`; `None`: `require` with a key file,
-    /// `never` without. The environment variable `SRD_SEAL` unless set otherwise. Any other text
-    /// is an error when the device is opened.
+    /// Which contexts are sealed: `never`, `prefer` or `require`. `None`: `require` with a key
+    /// file, `never` without. The environment variable `SRD_SEAL` unless set otherwise. Any other
+    /// text is an error when the device is opened.
     pub seal: Option<String>,
     /// Which thread drives the protocol.
     pub progress: Progress,

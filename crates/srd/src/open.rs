@@ -20,7 +20,9 @@ use srd_core::{
     limits,
 };
 use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
+use srd_seal::Policy;
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
+use std::path::Path;
 
 /// Bytes of one segmented send (the kernel's limit of 64 KiB less headers).
 const GSO_BYTES_MAX: usize = 65_000;
@@ -103,13 +105,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         None => None,
     };
     engine.seals = seal.is_some();
-    let seal = match seal {
-        Some((policy, path)) => {
-            let batch_bytes = SEALED_BATCH * (usize::from(engine.mtu) + OVERHEAD_BYTES);
-            Some(Box::new(Sealing::open(&engine, policy, &path, batch_bytes)?))
-        }
-        None => None,
-    };
+    let seal = seal.map(|(policy, path)| seal_open(&engine, policy, &path)).transpose()?;
     engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
     let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
@@ -130,6 +126,15 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         share,
     };
     Ok(Opened { nic, attr, port, warnings: net.warnings })
+}
+
+fn seal_open(
+    engine: &EngineConfig,
+    policy: Policy,
+    path: &Path,
+) -> Result<Box<Sealing>, DeviceError> {
+    let batch_bytes = SEALED_BATCH * (usize::from(engine.mtu) + OVERHEAD_BYTES);
+    Sealing::open(engine, policy, path, batch_bytes).map(Box::new)
 }
 
 fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {

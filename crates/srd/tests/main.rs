@@ -8,6 +8,8 @@ mod messages;
 mod overload;
 mod rdma;
 mod robust;
+mod sealed;
+mod sealed_engines;
 mod shared;
 mod slow_reader;
 mod ud;

@@ -1,9 +1,7 @@
 //! Devices with key files: what leaves is sealed, and whoever has no key or another one is refused
 //! with a reason on both sides.
 
-mod common;
-
-use common::{BAD_NETWORK, MemWorld, Node, PATIENCE, QKEY, THREAD, pattern};
+use crate::common::{BAD_NETWORK, MemWorld, Node, PATIENCE, QKEY, THREAD, pattern};
 use srd::{
     AsyncEvent, CloseCode, CompletionOp, Device, DeviceConfig, Progress, RecvWr, SendWr, Status,
     datapath::{fault::Fault, watch::Watch},

@@ -1,6 +1,6 @@
-//! Engines behind sealing layers in virtual time: a network that loses, repeats, delays and damages,
-//! and an attacker without the key that sends again whatever was ever sent, to either host, also
-//! across restarts.
+//! Engines behind sealing layers in virtual time: a network that loses, repeats, delays and
+//! damages, and an attacker without the key that sends again whatever was ever sent, to either
+//! host, also across restarts.
 
 use srd_core::{
     AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, Opcode, QpInit, QpModify, QpState,

@@ -49,8 +49,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Closes the context with this tag if it is open and idle: the driver wants it opened anew, for
-    /// example with another key.
+    /// Closes the context with this tag if it is open and idle: the driver wants it opened anew,
+    /// for example with another key.
     pub fn context_close(&mut self, now: Time, tag: u32) {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
         let c = self.contexts.get(ci);
@@ -98,7 +98,7 @@ impl<O: Observer> Engine<O> {
         if done {
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             debug_assert!(tag != PeerTag::NONE, "who closes is known");
-            match c.limits().sealed() {
+            match c.limits().sealed {
                 true => self.control_push_of(ci, Body::CloseAck, 0),
                 false => self.control_push(peer, tag, Body::CloseAck),
             }

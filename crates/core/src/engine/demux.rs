@@ -52,8 +52,12 @@ impl<O: Observer> Engine<O> {
         if c.endpoint() != from {
             return Err(DropReason::BadSource);
         }
-        if !h.flags.has(c.limits().flag_needed) {
-            self.unmarked_refuse(ci)?;
+        if c.limits().checked {
+            if !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
+                return Err(DropReason::Unchecked);
+            }
+        } else if c.limits().sealed && !h.flags.has(Flags::SEALED) {
+            return Err(DropReason::Unsealed);
         }
         if self.gone {
             self.stranger(now, from, h, &packet.body);
@@ -126,18 +130,9 @@ impl<O: Observer> Engine<O> {
         result
     }
 
-    /// Refuses a packet without the flag that each packet of context `ci` has.
-    #[cold]
-    fn unmarked_refuse(&self, ci: Ctx) -> Result<(), DropReason> {
-        match self.contexts.get(ci).limits().sealed() {
-            true => Err(DropReason::Unsealed),
-            false if planted!(UncheckedTaken) => Ok(()),
-            false => Err(DropReason::Unchecked),
-        }
-    }
-
-    /// Whether a packet lacks a checksum, which the seal of a sealed one replaces. Called for the packet kinds that must have one whatever
-    /// was negotiated, because the flag that announces it may itself have been damaged.
+    /// Whether a packet lacks a checksum, which the seal of a sealed one replaces. Called for the
+    /// packet kinds that must have one whatever was negotiated, because the flag that announces it
+    /// may itself have been damaged.
     fn lacks_checksum(&self, h: &Header) -> bool {
         self.shared.cfg.integrity != Integrity::Off
             && !h.flags.has(Flags::CHECKED)

@@ -43,7 +43,7 @@ impl<O: Observer> Engine<O> {
             return Ok(Rx::Done);
         }
         // In a sealed context only a sealed Reset proves anything; any other asks at most.
-        let proves = h.flags.has(Flags::SEALED) || !c.limits().sealed();
+        let proves = h.flags.has(Flags::SEALED) || !c.limits().sealed;
         if planted!(ResetUnproven) {
             self.peer_lost(now, ci);
             return Ok(Rx::Done);

@@ -147,7 +147,7 @@ impl<O: Observer> Engine<O> {
         let unused = c.outstanding() == 1 && c.win().is_some_and(|a| a.board.is_empty());
         // A sealed handshake has keys of its own, so its repetition is another context with another
         // tag. That is worth it only if the peer has dropped an unconfirmed one by now.
-        let sealed = c.limits().sealed();
+        let sealed = c.limits().sealed;
         let kept = sealed && now.since(c.last_heard()) < self.shared.cfg.loss.unreachable_after;
         if c.is_proven() || !unused || kept {
             return self.shared.out.ready_push(ci);
@@ -179,7 +179,7 @@ impl<O: Observer> Engine<O> {
         }
         let sealed = h.flags.has(Flags::SEALED);
         if let Some(ci) = self.contexts.by_endpoint(&from) {
-            if self.contexts.get(ci).limits().sealed() && !sealed {
+            if self.contexts.get(ci).limits().sealed && !sealed {
                 return Err(DropReason::Unsealed);
             }
             return self.open_again(now, ci, from, p, size, sealed);
@@ -316,11 +316,7 @@ impl<O: Observer> Engine<O> {
             imms_max: p.write_imms_max,
             features: p.features.without(if p.reads_max == 0 { Features::RDMA_READ } else { 0 }),
             checked,
-            flag_needed: match checked {
-                true => Flags::CHECKED,
-                false if sealed => Flags::SEALED,
-                false => 0,
-            },
+            sealed,
         };
         debug_assert!(limits.mtu <= own_mtu, "no packet is larger than ours");
         c.params_set(p, limits);

@@ -270,7 +270,7 @@ impl<O: Observer> Engine<O> {
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             let code = CloseCode::GoingAway;
             let body = Body::Reset { echo_tag: c.handshake.local_tag().0, code, nonce: 0 };
-            match c.limits().sealed() {
+            match c.limits().sealed {
                 true => self.control_push_of(ci, body, 0),
                 false => self.control_push(peer, tag, body),
             }

@@ -365,7 +365,7 @@ impl<O: Observer> Engine<O> {
                 psns_ahead: c.win().map_or(0, |a| a.rx_window.top().diff(c.rx_una()).max(0) as u32),
                 reads_served: c.win().map_or(0, |a| a.jobs.len() as u32),
                 checked: c.limits().checked,
-                sealed: c.limits().sealed(),
+                sealed: c.limits().sealed,
                 rx_budget: c.reports.rx_budget(),
             }
         };

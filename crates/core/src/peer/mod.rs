@@ -166,20 +166,14 @@ pub(crate) struct Negotiated {
     pub features: Features,
     /// Every packet of the context carries a checksum.
     pub checked: bool,
-    /// Header flag without which a packet of the context is refused: that of the seal, of the
-    /// checksum, or 0.
-    pub flag_needed: u8,
+    /// Every packet of the context is sealed; none has a checksum then.
+    pub sealed: bool,
 }
 
 impl Negotiated {
     /// Header flag that says whether packets of the context carry a checksum.
     pub fn check_flag(&self) -> u8 {
         if self.checked { Flags::CHECKED } else { 0 }
-    }
-    /// Whether every packet of the context is sealed; none has a checksum then.
-    pub fn sealed(&self) -> bool {
-        debug_assert!(!self.checked || self.flag_needed == Flags::CHECKED, "{self:?}");
-        self.flag_needed == Flags::SEALED
     }
     /// Length in bytes of the common header with its checksum, before any acknowledgment block.
     pub fn head_bytes(&self) -> usize {

@@ -146,7 +146,7 @@ mod tests {
             imms_max: 2,
             features,
             checked: false,
-            flag_needed: 0,
+            sealed: false,
         };
         let mut o = Outstanding::default();
         o.begin(Time(5));

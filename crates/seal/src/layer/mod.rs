@@ -10,8 +10,8 @@
 //! The engine names a context by tags, and the tag that it gave to its peer names the keys here:
 //! one tag has at most one handshake that it began and one that it answered. So the engine decides
 //! everything as it does without a seal (whom it believes, when a cookie is asked for, when an
-//! attempt is repeated), and the layer sees to it that what the engine hears in a sealed context was
-//! said by the peer.
+//! attempt is repeated), and the layer sees to it that what the engine hears in a sealed context
+//! was said by the peer.
 //!
 //! The layer reads no clock and no file. Random bytes come from an [`Entropy`].
 
@@ -200,13 +200,13 @@ pub struct Outgoing {
 pub enum Incoming {
     /// A packet without a seal, which may be handled as it is.
     Plain,
-    /// The first bytes of the datagram, as many as told, are now the packet that the peer sealed. It
-    /// is to be marked with [`srd_wire::Flags::SEALED`].
+    /// The first bytes of the datagram, as many as told, are now the packet that the peer sealed.
+    /// It is to be marked with [`srd_wire::Flags::SEALED`].
     Opened(usize),
     /// [`SealLayer::made`] is the packet that the peer has sealed, to be marked likewise.
     Made,
-    /// A sealed packet with this tag, for which there are no keys: if the engine has no context with
-    /// the tag either, its sender should be told.
+    /// A sealed packet with this tag, for which there are no keys: if the engine has no context
+    /// with the tag either, its sender should be told.
     Unknown(u32),
     /// The peer that has asked for this tag should be told why it is refused.
     Refuse(u32, srd_wire::CloseCode),

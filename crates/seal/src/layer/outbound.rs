@@ -110,8 +110,8 @@ impl SealLayer {
                 self.challenge_out(ring, dst, packet, echo_tag, cookie, &mut out);
             }
             Body::Reset { echo_tag, code, nonce } => {
-                // Within a context: the goodbye of the engine. Any other Reset goes to a stranger, says
-                // nothing secret and is believed by nobody, unless it answers a question.
+                // Within a context: the goodbye of the engine. Any other Reset goes to a stranger,
+                // says nothing secret and is believed by nobody, unless it answers a question.
                 let within = self.reset_within(dst, packet);
                 let datagram = match within {
                     None if nonce != 0 => {
