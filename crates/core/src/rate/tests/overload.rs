@@ -89,8 +89,8 @@ fn table() {
         let rate = mbit * GBIT / 1000;
         let s = steady(config, n, rate, Span::from_us(base_us), kind);
         println!(
-            "{name:9} {mbit:6} Mb/s {base_us:6} us {kind:?} {n:5} senders: lost {:4}, again {:4}, Jain {:4} \
-             per thousand; used {:3} %, least {:3} %; wait {} us, at most {}",
+            "{name:9} {mbit:6} Mb/s {base_us:6} us {kind:?} {n:5} senders: lost {:4}, again {:4}, \
+             Jain {:4} per thousand; used {:3} %, least {:3} %; wait {} us, at most {}",
             s.lost_permille,
             s.again_permille,
             s.jain_permille,
