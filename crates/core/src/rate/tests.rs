@@ -1,6 +1,8 @@
 //! Tests of the rate control in a small model of a network, and of its parts.
 
+mod crowd;
 mod model;
+mod overload;
 
 use super::credit::Credit;
 use super::pacing::Pacing;
