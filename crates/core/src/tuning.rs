@@ -420,10 +420,8 @@ pub(crate) const GRANT_AHEAD: Span = Span::from_us(200);
 /// Lower bound of that on slow lines, in grants.
 pub(crate) const GRANT_AHEAD_MIN: u32 = 4;
 /// The only sender has the last hop to itself, so its grants need no pacing: it always holds grants
-/// for this many round trips, since a queue in the fabric delays both data and grants. They must
-/// not exceed what its window holds; grants beyond that are lost (with seven, the slowest flow of a
-/// permutation took 236 us instead of 201). Experiment permutation: 189.7/193.6/196.4 us paced and
-/// 184.2/188.0/190.3 not.
+/// for this many round trips, since a queue in the fabric delays both data and grants. Experiment
+/// permutation: 189.7/193.6/196.4 us paced and 184.2/188.0/190.3 not.
 pub(crate) const GRANT_LONE_RTTS: u64 = 2;
 /// Fraction of a round trip after which a peer counts as the only sender: peers that start together
 /// have been heard by then. Experiment smallincast 64 KB cold: 1.061 times the least possible time;
@@ -431,6 +429,11 @@ pub(crate) const GRANT_LONE_RTTS: u64 = 2;
 pub(crate) const GRANT_LONE_AFTER: Share = Share(1, 2);
 /// Grants unused for this long count as lost with packets, or not wanted.
 pub(crate) const GRANT_STALE: Span = Span::from_ms(1);
+/// A sender that was silent for this long drops its unused grants. It is less than [`GRANT_STALE`]
+/// by 125 us: the receiver measures the silence between arrivals, which is longer than that of the
+/// sender where the second packet waits longer in queues. A port with a full buffer of 679 KB at
+/// 100 Gb/s holds a packet for 54 us.
+pub(crate) const GRANT_KEEP: Span = GRANT_STALE.scale(7, 8);
 
 // ---- a host that falls behind ------------------------------------------------------------------
 

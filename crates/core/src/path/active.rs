@@ -144,6 +144,12 @@ impl ActivePaths {
         RateState::new(p, || link.view(Time(0), 0)).inflight_max(&link)
     }
 
+    /// Bytes that may be sent without credits after a pause: this engine's part of the first
+    /// window.
+    pub(crate) fn uncredited_max(&self, p: &Params) -> u64 {
+        self.share.of(Self::window_first(p, self.rtt.min_ns()))
+    }
+
     /// Delay in the hosts beyond the measured noise of the datapath, at most [`HOST_NS_MAX`].
     pub(crate) fn host_delay(&self, p: &Params) -> Span {
         Span(self.host_ns.saturating_sub(u64::from(p.floors.target_ns())).min(HOST_NS_MAX))

@@ -1,7 +1,6 @@
 //! Packets that are sent to an address: the choice of their path, and what they use of window,
 //! pacing and credits.
 
-use super::active::ActivePaths;
 use super::{Awake, choose};
 use crate::config::PathPolicy;
 use crate::guards::Guard;
@@ -9,7 +8,7 @@ use crate::ids::Ctx;
 use crate::params::Chooser;
 use crate::rate::RateControl;
 use crate::rng::Rng;
-use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
+use crate::tuning::{EXPLORE_EACH, GRANT_KEEP, PROOF_AGE_MAX, RESTART_RTTS};
 
 impl Awake<'_> {
     /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
@@ -76,9 +75,12 @@ impl Awake<'_> {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
         if credited {
-            let idle = now.since(a.meter.last_sent()) >= a.credit_patience(p);
-            if a.inflight == 0 && idle {
-                self.credit.refill(a.share.of(ActivePaths::window_first(p, a.rtt.min_ns())));
+            let silence = now.since(a.meter.last_sent());
+            if silence >= GRANT_KEEP {
+                self.credit.forget();
+            }
+            if a.inflight == 0 && silence >= a.credit_patience(p) {
+                self.credit.refill(a.uncredited_max(p));
             }
             self.credit.on_sent(bytes);
         }

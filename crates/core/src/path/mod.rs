@@ -44,6 +44,7 @@ use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use crate::tuning::{GRANT_AHEAD, GRANT_AHEAD_MIN, GRANT_PACKETS};
 use active::ActivePaths;
 use rtt::Smoothed;
 use std::sync::Arc;
@@ -287,8 +288,26 @@ impl PathContext {
     }
 
     /// Takes the peer's cumulative counter of granted bytes, in units of 64 bytes, wrapping.
+    /// Rule CC-25.
     pub fn on_credit(&mut self, granted_64b: u32) {
-        self.credit.on_counter(granted_64b);
+        let balance_max = self.credit_max();
+        self.credit.on_counter(granted_64b, balance_max);
+    }
+
+    /// Bytes of grants that may be held unused: as many as a receiver with this line rate grants
+    /// ahead, or a window if that is larger. A lower limit would discard grants that the receiver
+    /// still counts, and it would grant no more in their place.
+    fn credit_max(&self) -> u64 {
+        let p = &self.params;
+        let ahead = p.line_bytes_per_sec / (1_000_000_000 / GRANT_AHEAD.0);
+        let least = u64::from(GRANT_AHEAD_MIN * GRANT_PACKETS) * u64::from(p.mtu);
+        ahead.max(least).max(self.inflight_max())
+    }
+
+    /// Granted bytes that were not used yet.
+    #[cfg(test)]
+    fn credit_bytes(&self) -> u64 {
+        self.credit.room()
     }
 
     /// Bytes in flight.
@@ -328,6 +347,9 @@ impl PathContext {
             return;
         }
         if let Some(active) = self.active.take() {
+            // The time of the last packet is dropped with the rest, so its grants end here.
+            self.credit.forget();
+            self.credit.refill(active.uncredited_max(&self.params));
             self.rtt = active.rtt.all;
             self.rtt_ns_min = active.rtt.min_ns();
             let paths = active.set.paths.iter().take(SUMMARY_PATHS).enumerate();

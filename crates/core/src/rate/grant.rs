@@ -117,6 +117,12 @@ impl Granter {
         self.engines = engines.max(1);
     }
 
+    /// Bytes granted to peer `ctx` that have not arrived yet.
+    #[cfg(test)]
+    pub(crate) fn ahead(&self, ctx: Ctx) -> u32 {
+        self.peers.get(ctx.index()).map_or(0, |peer| peer.ahead)
+    }
+
     /// Whether any peer has data to send.
     pub fn is_wanted(&self) -> bool {
         self.wanting > 0
@@ -134,8 +140,8 @@ impl Granter {
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
-        // The sender would have used grants that it still has. It keeps no more of them than its
-        // window holds, so some of those counted here may be gone.
+        // Grants from before a silence count no longer: they may be lost, and the sender drops them
+        // after a silence that is a little shorter.
         if now.since_wire(peer.heard) > GRANT_STALE {
             peer.ahead = 0;
         }

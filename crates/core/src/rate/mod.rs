@@ -6,7 +6,7 @@
 
 pub(crate) mod credit;
 mod fixed;
-mod grant;
+pub(crate) mod grant;
 mod own;
 pub(crate) mod pacing;
 pub(crate) mod round;

@@ -392,16 +392,25 @@ fn credit_counts_across_the_wrap_and_ignores_the_past() {
     credit.begin(2000);
     credit.on_sent(1500);
     assert_eq!(credit.room(), 500, "enough for one packet more, on credit");
-    credit.on_counter(100);
+    credit.on_counter(100, 1 << 20);
     assert_eq!(credit.room(), 500 + 6400);
-    credit.on_counter(90);
-    credit.on_counter(100);
+    credit.on_counter(90, 1 << 20);
+    credit.on_counter(100, 1 << 20);
     assert_eq!(credit.room(), 6900, "an older counter and a repeated one grant nothing");
+    credit.on_counter(1_000_000, 10_000);
+    assert_eq!(credit.room(), 10_000, "what piles up is bounded");
+    credit.on_counter(1_000_001, 5_000);
+    assert_eq!(credit.room(), 10_000, "a lower limit takes nothing away");
+    credit.forget();
+    credit.on_sent(1500);
+    credit.forget();
+    credit.on_counter(1_000_101, 1 << 20);
+    assert_eq!(credit.room(), 6400 - 1500, "what was sent in advance is not forgotten");
     let mut wrapped = Credit::default();
     wrapped.begin(0);
     for counter in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 9, 10] {
         wrapped.on_sent(1 << 20);
-        wrapped.on_counter(counter);
+        wrapped.on_counter(counter, 1 << 40);
     }
     assert_eq!(wrapped.room(), ((1u64 << 32) + 10) * 64 - (5 << 20));
 }
