@@ -1,9 +1,7 @@
 //! Parallel programs: times that follow from arithmetic, the same program over every transport, and
 //! what is refused.
 
-mod common;
-
-use common::{cases, run_text};
+use crate::common::{cases, run_text};
 use srd_lab::{RunResult, run};
 use std::path::{Path, PathBuf};
 
@@ -166,6 +164,6 @@ fn bad_programs_are_refused_with_their_field_or_line() {
     for (said, want) in cases {
         assert!(said.contains(want), "{said}\nwanted: {want}");
     }
-    let spec = &common::cases(&text(4, halo, "").replace("\"app\"", "\"ring\"\npeers = 1"))[0];
+    let spec = &cases(&text(4, halo, "").replace("\"app\"", "\"ring\"\npeers = 1"))[0];
     assert!(srd_lab::check(spec).unwrap_err().contains("only workload.pattern = \"app\""));
 }

@@ -1,8 +1,6 @@
 //! Processors that are away: on the card only the application waits, on the host the transport too.
 
-mod common;
-
-use common::{cases, run_text};
+use crate::common::{cases, run_text};
 use srd_lab::{RunResult, check, figures};
 
 const TRANSPORTS: [&str; 4] = ["srd", "tcp", "rc", "ue"];

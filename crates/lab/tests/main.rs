@@ -2,6 +2,8 @@
 
 mod common;
 
+mod apps;
+mod away;
 mod beside_elephant;
 mod browser;
 mod closed_forms;
@@ -14,6 +16,7 @@ mod honest;
 mod host_model;
 mod limits;
 mod load;
+mod mixed;
 mod one_sender;
 mod own_policies;
 mod phases;

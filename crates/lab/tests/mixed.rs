@@ -1,9 +1,7 @@
 //! Several transports in one network: results per group, independence of groups that share nothing,
 //! determinism, refusals.
 
-mod common;
-
-use common::run_text;
+use crate::common::run_text;
 use srd_lab::spec::SpecFile;
 use srd_lab::{RunResult, check, jobs_of, run_all};
 use std::path::Path;
