@@ -164,6 +164,7 @@ fn bad_programs_are_refused_with_their_field_or_line() {
     for (said, want) in cases {
         assert!(said.contains(want), "{said}\nwanted: {want}");
     }
-    let spec = &crate::common::cases(&text(4, halo, "").replace("\"app\"", "\"ring\"\npeers = 1"))[0];
+    let spec =
+        &crate::common::cases(&text(4, halo, "").replace("\"app\"", "\"ring\"\npeers = 1"))[0];
     assert!(srd_lab::check(spec).unwrap_err().contains("only workload.pattern = \"app\""));
 }
