@@ -17,7 +17,7 @@ use crate::rounds::{Calls, Running};
 use crate::run::{Measured, Outcome, Plan};
 use crate::spec::{Spec, Transport};
 use crate::workload::{FlowGroup, Flows};
-use crate::{srd, tcp};
+use crate::{app, srd, tcp};
 use card::Card;
 use host::{MixedHost, Stack};
 use packet::MixedPacket;
@@ -59,6 +59,11 @@ pub fn check(spec: &Spec) -> Result<(), String> {
                  leave it out"
             ));
         }
+    }
+    if groups_of(spec).any(|group| app::is_program(group.workload.pattern)) {
+        return Err("workload.also: a parallel program (pattern \"app\" or \"goal\") has its network \
+                    alone; leave the other groups out, or give this one another pattern"
+            .into());
     }
     for group in groups_of(spec) {
         let transport = match group.transport {

@@ -129,6 +129,7 @@ fn what_makes_no_sense_is_refused() {
         (group("a", "", "bytes = 2"), "pattern"),
         (format!("[measure]\norder = true\n{}", group("a", "", flows)), "measure.order"),
         (group("a", "engine.hue = 3", flows), "hue"),
+        (group("a", "", "pattern = \"goal\"\nfile = \"a.goal\""), "has its network alone"),
     ] {
         let parsed = SpecFile::parse(&format!("{first}{text}"), Path::new("."), false);
         let e = parsed.and_then(|f| check(&f.cases[0])).unwrap_err();
