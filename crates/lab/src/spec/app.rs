@@ -50,11 +50,12 @@ pub struct AppSpec {
 pub struct PublishedSpec {
     /// Label, of an axis or a case, of the cases that the figure is for.
     pub of: String,
-    /// Efficiency T1 / (N T_N) in percent.
+    /// Efficiency T1 / (N T_N) in percent; default: the figure is a `time_ratio`.
     pub efficiency_percent: Option<f64>,
-    /// Time over that of the case with the label `against` in place of `of`.
+    /// Time over that of the case with the label `against` in place of `of`; default: the figure is
+    /// an efficiency.
     pub time_ratio: Option<f64>,
-    /// Label of the other case for `time_ratio`.
+    /// Label of the other case for `time_ratio`, where it is required; default: none.
     pub against: Option<String>,
     /// Whether `compute_us` was chosen so that this figure results; default: it is predicted.
     #[serde(default)]
