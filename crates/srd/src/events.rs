@@ -113,7 +113,7 @@ impl AsyncEvent {
             }
             Self::KeyFileRefused => Some(
                 "the key file has changed and cannot be used; the keys of its last good version \
-                 stay in use"
+                 stay in use; `srd key show FILE` says what is wrong"
                     .to_owned(),
             ),
             _ => None,
