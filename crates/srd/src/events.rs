@@ -89,7 +89,9 @@ impl AsyncEvent {
     pub fn seal_text(&self) -> Option<String> {
         let why = |code: &CloseCode| match code {
             CloseCode::SealRequired => "it accepts sealed contexts only",
-            CloseCode::SealUnknown => "it has no key file",
+            CloseCode::SealUnknown => {
+                "it has no key file or does not use it (the policy prefer goes on without a seal)"
+            }
             _ => "the two sides have different keys, or know each other by other addresses",
         };
         match self {
@@ -111,7 +113,7 @@ impl AsyncEvent {
             }
             Self::KeyFileRefused => Some(
                 "the key file has changed and cannot be used; the keys of its last good version \
-                 stay in use"
+                 stay in use; `srd key show FILE` says what is wrong"
                     .to_owned(),
             ),
             _ => None,

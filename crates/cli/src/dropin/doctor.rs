@@ -152,7 +152,7 @@ fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
             status.policy.name(),
             status.keys[0]
         ))?,
-        None => found.good("packets are not sealed (SRD_KEY_FILE names no key file)")?,
+        None => found.good("packets are not sealed (no SRD_KEY_FILE, or SRD_SEAL=never)")?,
     }
     for warning in device.warnings() {
         found.tell(Verdict::Advice, warning, "")?;

@@ -148,7 +148,7 @@ pub fn flows(spec: &Spec, hosts: u32, folder: &Path, seed: u64) -> Result<Flows,
         }
     };
     if schedule.messages().next().is_none() {
-        return Err("the program sends no message: give at least two ranks".into());
+        return Err("the program sends no message; give it a send and its receive".into());
     }
     placed(schedule, w, hosts, seed)
 }
@@ -189,8 +189,9 @@ fn placed(schedule: Schedule, w: &Workload, hosts: u32, seed: u64) -> Result<Flo
         program.flow_of[op as usize] = Some(flow);
     }
     if flows.is_empty() {
-        return Err("all ranks are on one host, and the network has no message to carry; give a \
-                    smaller workload.processes_per_host"
+        return Err("each message is between ranks of one host, and the network has none to \
+                    carry; let ranks of different hosts send, or give a smaller \
+                    workload.processes_per_host"
             .into());
     }
     program.schedule = schedule;

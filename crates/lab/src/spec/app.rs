@@ -16,7 +16,8 @@ pub struct AppSpec {
     /// Number of steps (default 1); a rank begins the next one when it has ended its own.
     #[serde(default = "one")]
     pub steps: u32,
-    /// Bytes of a step, of which the pattern makes messages: see [`AppPattern`].
+    /// Bytes of a step, of which the pattern makes messages: a face of the whole grid (halo3d), the
+    /// whole array (spectral), or the buffer of each rank (alltoall, allreduce).
     pub bytes: u64,
     /// Computation of a step by one rank alone, in us, which the ranks share (default 0).
     #[serde(default)]

@@ -47,8 +47,8 @@ pub struct Spec {
     pub axis: Vec<AxisValue>,
     /// Title in one sentence: what the experiment shows.
     pub title: String,
-    /// Why transports are compared that are not level, in one sentence. It is printed in place of
-    /// the warnings (default: none).
+    /// Why transports are compared that are not level, in one sentence. It silences the
+    /// warnings, and the page has it instead (default: none).
     pub not_level: Option<String>,
     /// Number of seeds if the command line gives none.
     #[serde(default = "one")]
