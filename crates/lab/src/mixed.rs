@@ -61,9 +61,11 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         }
     }
     if groups_of(spec).any(|group| app::is_program(group.workload.pattern)) {
-        return Err("workload.also: a parallel program (pattern \"app\" or \"goal\") has its network \
+        return Err(
+            "workload.also: a parallel program (pattern \"app\" or \"goal\") has its network \
                     alone; leave the other groups out, or give this one another pattern"
-            .into());
+                .into(),
+        );
     }
     for group in groups_of(spec) {
         let transport = match group.transport {
