@@ -328,6 +328,10 @@ fn reports_that_do_not_fit_together_are_refused() {
     folder.write("mine.toml", SPEC);
     folder.ok(&["run", "mine.toml", "--seeds", "1", "--out", "a"]);
     folder.fails(&["merge", "a", "a", "--out", "x"], 2, &["seed 1 is in two", "--seeds 101..200"]);
+    let other =
+        ["run", "mine.toml", "--seeds", "9..9", "--set", "engine.paths=16", "--out", "other"];
+    folder.ok(&other);
+    folder.fails(&["merge", "a", "other", "--out", "x"], 2, &["`engine`", "not merged"]);
     folder.fails(&["merge", "a", "--out", "a"], 2, &["into itself", "--out"]);
     folder.fails(&["merge", "nowhere", "--out", "x"], 2, &["nowhere"]);
     folder.fails(&["merge", ".", "--out", "x"], 2, &["no report"]);

@@ -4,6 +4,7 @@
 //! when its processor is there. Where the transport is on the host, it waits, too: it sees neither
 //! packets nor timers meanwhile (the fault `host-stall`).
 
+use crate::app;
 use crate::noise::{Distribution, HostModel};
 use crate::spec::{HostSpec, PlacementSpec, Spec, Transport};
 use crate::workload::Flows;
@@ -96,6 +97,13 @@ pub fn check(spec: &Spec) -> Result<(), String> {
     if !matches!(spec.transport, Transport::Srd | Transport::Tcp | Transport::Rc | Transport::Ue) {
         return Err(
             "host.noise: for transport = \"srd\", \"tcp\", \"rc\" and \"ue\"; leave it out".into(),
+        );
+    }
+    if app::is_program(spec.workload.pattern) {
+        return Err(
+            "host.noise: not with a parallel program (pattern \"app\" or \"goal\"), whose \
+                    computation knows no absences; leave one of them out"
+                .into(),
         );
     }
     if !spec.also.is_empty() {

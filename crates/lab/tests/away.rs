@@ -76,6 +76,11 @@ fn what_makes_no_sense_is_refused() {
     let also = "[[workload.also]]\npattern = \"permutation\"\ntransport = \"tcp\"\n";
     let e = refused(&(spec("srd", noise) + also));
     assert!(e.contains("host.noise: not with [[workload.also]]"), "{e}");
+    let program = spec("srd", noise)
+        .replace("\"shift\"\nshift = 4\nbytes = 1_000_000\nrounds = 30", "\"app\"")
+        + "[app]\npattern = \"halo3d\"\nbytes = 1_000\n";
+    let e = refused(&program);
+    assert!(e.contains("host.noise: not with a parallel program"), "{e}");
     for (host, part) in [
         ("[host]\nnoise = \"loud\"\n", "host.noise = \"loud\": give \"none\", \"tick\", \"busy\""),
         ("[host]\nnoise = \"tick\"\nhosts = [8]\n", "host 8 does not exist"),

@@ -101,6 +101,7 @@ impl Merged {
             }
         }
         fits(&jsons)?;
+        same_specs(&jsons)?;
         let order = order_of(&rows);
         rows.sort_by_key(|r| (order[&r.case], r.seed));
         twice(name, &rows)?;
@@ -173,6 +174,39 @@ fn fits(jsons: &[(PathBuf, Value)]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Refuses reports in which a case of the same name has another specification: other options of
+/// `run`, or an edited file. The number of seeds, and what is measured, may differ.
+fn same_specs(jsons: &[(PathBuf, Value)]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<String, (&PathBuf, Value)> = BTreeMap::new();
+    for (path, json) in jsons {
+        for run in json["runs"].as_array().into_iter().flatten() {
+            let mut spec = run["spec"].clone();
+            if let Some(fields) = spec.as_object_mut() {
+                fields.retain(|name, _| name != "seeds" && name != "measure");
+            }
+            let case = spec["case"].as_str().unwrap_or_default().to_string();
+            let (first, known) = seen.entry(case.clone()).or_insert_with(|| (path, spec.clone()));
+            if let Some(field) = differing(known, &spec) {
+                return Err(usage(
+                    path,
+                    &format!(
+                        "`{field}` of case \"{case}\" is not as in {}; runs of different \
+                         specifications are not merged",
+                        first.display()
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Name of the first field, on the highest level, in which two specifications differ.
+fn differing(a: &Value, b: &Value) -> Option<String> {
+    let (a, b) = (a.as_object()?, b.as_object()?);
+    a.keys().chain(b.keys()).find(|k| a.get(*k) != b.get(*k)).cloned()
 }
 
 /// One document with all runs, in the order of the rows, and the commands that made them.
