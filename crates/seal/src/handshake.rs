@@ -397,7 +397,7 @@ impl<'a> Greeting<'a> {
     /// two HMACs over some 200 bytes and leaves nothing behind.
     ///
     /// # Errors
-    /// A [`Refusal`]: the packet is dropped and counted, and never answered.
+    /// A [`Refusal`]: the packet is dropped and counted. At most a Reset answers it.
     pub fn read(
         packet: &'a [u8],
         ends: &Ends,

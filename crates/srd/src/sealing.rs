@@ -259,7 +259,10 @@ impl Nic {
         seal.ticks_at = now + TICK;
         match seal.file.refresh() {
             Ok(None) => {}
-            Ok(Some(_)) => seal.problem = None,
+            Ok(Some(change)) => {
+                seal.problem = None;
+                seal.layer.keys_removed(&change.removed);
+            }
             Err(e) => {
                 seal.problem = Some(e.to_string());
                 shared.events.push(AsyncEvent::KeyFileRefused);

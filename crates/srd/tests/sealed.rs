@@ -341,6 +341,27 @@ fn keys_change_without_a_stop() {
 }
 
 #[test]
+fn a_key_replaced_under_its_number_ends_idle_contexts() {
+    let folder = Folder::new();
+    let (key, new) = (folder.key("keys"), folder.key("new"));
+    let world = MemWorld::new(1000);
+    let open =
+        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let (a, b) = (open(1), open(2));
+    exchange(&a, &b, 100, 1);
+    fs::rename(&new, &key).unwrap();
+    let status = |node: &Node| node.device.seal().unwrap().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while status(&a).contexts + status(&b).contexts > 0 {
+        assert!(Instant::now() < until, "contexts of a key that is gone");
+        a.assert_quiet(&b);
+        b.assert_quiet(&a);
+    }
+    exchange(&a, &b, 100, 2);
+    assert!([&a, &b].iter().all(|node| status(node).counters.handshakes == 2));
+}
+
+#[test]
 fn a_device_talks_to_itself() {
     let folder = Folder::new();
     let key = folder.key("keys");

@@ -39,11 +39,11 @@ impl SealLayer {
             return Incoming::Plain;
         }
         if datagram[1] & Flags::SEALED == 0 {
-            return self.plain_in(datagram);
+            return self.plain_in(src, datagram);
         }
         let kind = datagram[0] & TYPE_BITS;
         if !(SEALED_OPEN..=CONTEXT_GONE).contains(&kind) {
-            return self.sealed_in(datagram);
+            return self.sealed_in(src, datagram);
         }
         let from = self.end_of(src, datagram[SLOT_AT]);
         let handled = match kind {
@@ -62,11 +62,19 @@ impl SealLayer {
         })
     }
 
-    fn sealed_in(&mut self, datagram: &mut [u8]) -> Incoming {
+    fn sealed_in(&mut self, src: IpAddr, datagram: &mut [u8]) -> Incoming {
         let tag = u32_of(datagram, DST_TAG_AT);
         match self.slots.open(datagram) {
             Ok(opened) => {
                 self.counters.opened += 1;
+                // The engine finds the context of these two by address, so the keys must be those
+                // of the address: a copy from elsewhere would speak for another peer.
+                let kind = datagram[0] & TYPE_BITS;
+                let by_address = kind == PacketType::Open as u8 || kind == PacketType::Reset as u8;
+                if by_address && !self.is_from_peer(tag, src, datagram[SLOT_AT]) {
+                    self.refusal_count(Refusal::Tag);
+                    return Incoming::Dropped;
+                }
                 if !self.unconfirmed.is_empty() && self.unconfirmed.contains(&tag) {
                     self.settle(tag);
                 }
@@ -79,6 +87,12 @@ impl SealLayer {
                 if stranger { Incoming::Unknown(tag) } else { Incoming::Dropped }
             }
         }
+    }
+
+    /// Whether a datagram from `src` with this slot comes from the peer of the tag.
+    fn is_from_peer(&self, tag: u32, src: IpAddr, slot: u8) -> bool {
+        let from = self.end_of(src, slot);
+        self.entries.get(&tag).is_some_and(|entry| entry.peer == from)
     }
 
     /// Opens and OpenAcks that were sent within a context look again as the engine made them, and
@@ -97,7 +111,7 @@ impl SealLayer {
     }
 
     /// A packet without a seal: the policy decides, and the tag's context.
-    fn plain_in(&mut self, datagram: &[u8]) -> Incoming {
+    fn plain_in(&mut self, src: IpAddr, datagram: &[u8]) -> Incoming {
         let kind = datagram[0] & TYPE_BITS;
         let tag = u32_of(datagram, DST_TAG_AT);
         if kind == PacketType::Open as u8 {
@@ -115,13 +129,15 @@ impl SealLayer {
                 tag => Incoming::Refuse(tag, CloseCode::SealRequired),
             };
         }
+        let from = self.end_of(src, datagram[SLOT_AT]);
         let Some(entry) = self.entries.get_mut(&tag) else { return Incoming::Plain };
         if kind == PacketType::Reset as u8 {
-            // The word of anybody; who prefers a seal does without one then.
+            // The word of anybody at that address; who prefers a seal does without one then.
             let at =
                 HEADER_BYTES + if datagram[1] & Flags::CHECKED != 0 { CHECKSUM_BYTES } else { 0 };
             let unknown = datagram.get(at + 4) == Some(&(CloseCode::SealUnknown as u8));
-            if unknown && self.cfg.policy == Policy::Prefer && entry.slot.is_none() {
+            let prefer = self.cfg.policy == Policy::Prefer;
+            if unknown && prefer && entry.peer == from && entry.slot.is_none() {
                 (entry.plain, entry.initiator) = (true, None);
             }
             return Incoming::Plain;

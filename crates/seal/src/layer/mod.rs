@@ -15,6 +15,8 @@
 //!
 //! The layer reads no clock and no file. Random bytes come from an [`Entropy`].
 
+#[cfg(test)]
+mod attack_tests;
 mod inbound;
 mod outbound;
 
@@ -40,7 +42,8 @@ pub enum Policy {
     /// None is sealed.
     Never,
     /// Its own are sealed unless the peer answers that it has no key; a peer may open either kind.
-    /// Who can change packets on the way can prevent the seal.
+    /// Who can send packets from the peer's address, or change packets on the way, can prevent the
+    /// seal.
     Prefer,
     /// All are sealed, and no payload leaves in any other way.
     #[default]
@@ -135,6 +138,8 @@ struct Entry {
     plain: bool,
     /// Number of the pre-shared key that the keys come from.
     key_id: u32,
+    /// That key has left the ring, or another one has its number now.
+    retired: bool,
     /// Numbers sealed and opened at the last tick, to tell whether the context rests.
     seen: (u64, u64),
 }
@@ -151,6 +156,7 @@ impl Entry {
             opens: 0,
             plain: false,
             key_id: 0,
+            retired: false,
             seen: (0, 0),
         }
     }
@@ -314,7 +320,8 @@ impl SealLayer {
                 if core::mem::replace(&mut entry.seen, seen) == seen {
                     session.rest();
                 }
-                if entry.key_id != 0 && ring.accepted(entry.key_id).is_none() {
+                let gone = entry.key_id != 0 && ring.accepted(entry.key_id).is_none();
+                if gone || entry.retired {
                     retired.push(tag);
                 }
             }
@@ -325,6 +332,14 @@ impl SealLayer {
         self.recent = None;
         retired.sort_unstable();
         retired
+    }
+
+    /// The pre-shared keys with these numbers are gone, or are other keys now: contexts that come
+    /// from them should end, and [`Self::tick`] returns them from now on.
+    pub fn keys_removed(&mut self, ids: &[u32]) {
+        for entry in self.entries.values_mut().filter(|entry| ids.contains(&entry.key_id)) {
+            entry.retired |= entry.slot.is_some();
+        }
     }
 
     fn end_of(&self, ip: IpAddr, slot: u8) -> End {
@@ -373,6 +388,7 @@ impl SealLayer {
         self.recent = None;
         let slot = self.slots.insert(tag, session).ok()?;
         (entry.slot, entry.peer_tag, entry.key_id) = (Some(slot), peer_tag, key_id);
+        entry.retired = false;
         self.by_peer.insert((entry.peer, peer_tag), tag);
         self.counters.handshakes += 1;
         Some(slot)

@@ -112,7 +112,7 @@ impl SealLayer {
             Body::Reset { echo_tag, code, nonce } => {
                 // Within a context: the goodbye of the engine. Any other Reset goes to a stranger,
                 // says nothing secret and is believed by nobody, unless it answers a question.
-                let within = self.reset_within(dst, packet);
+                let within = self.goodbye_within(dst, packet, echo_tag);
                 let datagram = match within {
                     None if nonce != 0 => {
                         self.gone_out(ring, dst, packet, echo_tag, code as u8, nonce)
@@ -130,9 +130,12 @@ impl SealLayer {
         out
     }
 
-    fn reset_within(&mut self, dst: End, packet: &Packet<'_>) -> Option<Vec<u8>> {
+    /// The goodbye of a context, which names our own tag. A refusal does not: anybody who has seen
+    /// the peer's tag can cause one that carries it. Such a Reset has no transmission number, and
+    /// sealing it could move the count of the context past numbers that the engine still uses.
+    fn goodbye_within(&mut self, dst: End, packet: &Packet<'_>, echo_tag: u32) -> Option<Vec<u8>> {
         let tag = packet.header.dst_tag;
-        let own = self.by_peer.get(&(dst, tag)).filter(|_| tag != 0)?;
+        let own = self.by_peer.get(&(dst, tag)).filter(|&&own| tag != 0 && own == echo_tag)?;
         let slot = self.entries.get(own)?.slot?;
         self.within(slot, tag, packet, 0)
     }

@@ -1,0 +1,174 @@
+//! What strangers can cause in a layer without a key.
+
+use super::*;
+use srd_wire::{
+    Backlog, Body, CloseCode, Features, Flags, HEADERS_BYTES_MAX, Header, OpenParams, Packet,
+    PacketType, emit, stamp,
+};
+use std::net::Ipv4Addr;
+
+const KEY: &str = "7 01080f161d242b323940474e555c636a71787f868d949ba2a9b0b7bec5ccd3da";
+const OTHER_KEY: &str = "7 f1080f161d242b323940474e555c636a71787f868d949ba2a9b0b7bec5ccd3da";
+const PORT: u16 = 18_700;
+const TAG_A: u32 = 0xaaaa_0001;
+const TAG_B: u32 = 0xbbbb_0002;
+/// The numbers of B are about to pass a multiple of 2^32, where a packet without a number, whose
+/// field is 0, seems to belong.
+const START_B: u64 = (1 << 32) - 100;
+
+fn ip(host: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, host))
+}
+
+fn end(host: u8) -> End {
+    End { ip: ip(host), port: PORT }
+}
+
+fn layer(host: u8, policy: Policy) -> SealLayer {
+    let mut next = host;
+    let entropy = move |bytes: &mut [u8; SECRET_BYTES]| {
+        bytes.fill_with(|| {
+            next = next.wrapping_mul(5).wrapping_add(17);
+            next
+        });
+        true
+    };
+    let (suites, limits) = (Suites::default(), Limits::default());
+    let cfg =
+        LayerConfig { own: end(host), port_base: PORT, policy, suites, limits, contexts_max: 8 };
+    SealLayer::new(cfg, entropy)
+}
+
+fn ring(text: &str) -> KeyRing {
+    KeyRing::parse(text.as_bytes()).expect("a good key file")
+}
+
+fn packet(kind: PacketType, dst_tag: u32, number: u64, body: Body) -> Packet<'static> {
+    let header = Header {
+        kind,
+        flags: Flags(0),
+        backlog: Backlog::from_packets(0),
+        path: 0,
+        slot: 0,
+        dst_tag,
+        tx_num: number as u32,
+        timestamp: 0,
+        psn: 0,
+        una_delta: 0,
+        ack_echo: 0,
+    };
+    Packet { header, ack: None, body, payload_len: 0 }
+}
+
+fn params(tag: u32, tx_num_start: u64) -> OpenParams {
+    OpenParams {
+        tag,
+        incarnation: 1,
+        echo_tag: 0,
+        psn_start: 0,
+        tx_num_start,
+        window: 64,
+        mtu: 1000,
+        reads_max: 1,
+        write_imms_max: 1,
+        rx_budget: u32::MAX,
+        features: Features(0),
+        cookie: 0,
+    }
+}
+
+fn open_of_a(number: u64) -> Packet<'static> {
+    packet(PacketType::Open, 0, number, Body::Open(params(TAG_A, 0)))
+}
+
+fn reset(dst_tag: u32, number: u64, echo_tag: u32, code: CloseCode) -> Packet<'static> {
+    packet(PacketType::Reset, dst_tag, number, Body::Reset { echo_tag, code, nonce: 0 })
+}
+
+/// The bytes of a packet without a seal, with its checksum.
+fn plain_bytes(packet: &Packet<'_>) -> Vec<u8> {
+    let mut checked = *packet;
+    checked.header.flags.0 |= Flags::CHECKED;
+    let mut bytes = vec![0; HEADERS_BYTES_MAX];
+    let len = emit(&checked, &mut bytes);
+    bytes.truncate(len);
+    stamp(&mut bytes);
+    bytes
+}
+
+/// A (192.0.2.1) has opened a context with B (192.0.2.2).
+fn pair() -> (SealLayer, SealLayer) {
+    let (mut a, mut b) = (layer(1, Policy::Require), layer(2, Policy::Require));
+    let ring = ring(KEY);
+    let mut opens = a.handshake_out(&ring, end(2), &open_of_a(0), 0).datagrams;
+    assert_eq!(b.receive(&ring, ip(1), &mut opens[0]), Incoming::Made);
+    let body = Body::OpenAck(OpenParams { echo_tag: TAG_A, ..params(TAG_B, START_B) });
+    let ack = packet(PacketType::OpenAck, TAG_A, START_B, body);
+    let mut acks = b.handshake_out(&ring, end(1), &ack, 0).datagrams;
+    assert_eq!(a.receive(&ring, ip(2), &mut acks[0]), Incoming::Made);
+    assert_eq!((a.contexts(), b.contexts()), (1, 1));
+    (a, b)
+}
+
+/// Whether B can seal a packet to A with this number.
+fn seals(b: &mut SealLayer, number: u64) -> bool {
+    let close = packet(PacketType::Close, TAG_A, number, Body::Close);
+    let Route::Sealed(slot) = b.route(end(1), &close) else { return false };
+    let mut bytes = vec![0; HEADERS_BYTES_MAX];
+    let len = emit(&close, &mut bytes);
+    bytes.truncate(len);
+    bytes.resize(len + 16, 0);
+    b.seal(slot, &mut bytes)
+}
+
+#[test]
+fn a_refusal_that_a_stranger_causes_takes_no_number_of_the_context() {
+    let (_, mut b) = pair();
+    assert!(seals(&mut b, START_B + 1));
+    // The tag of A stands readable in each packet to it.
+    let mut forged = plain_bytes(&open_of_a(0));
+    let code = CloseCode::SealRequired;
+    assert_eq!(b.receive(&ring(KEY), ip(1), &mut forged), Incoming::Refuse(TAG_A, code));
+    let out = b.handshake_out(&ring(KEY), end(1), &reset(TAG_A, 0, 0, code), 0);
+    assert!(out.plain && out.datagrams.is_empty(), "not within the context");
+    assert!(seals(&mut b, START_B + 2), "the context goes on");
+    // The goodbye does travel within.
+    let goodbye = reset(TAG_A, START_B + 3, TAG_B, CloseCode::GoingAway);
+    let out = b.handshake_out(&ring(KEY), end(1), &goodbye, 0);
+    assert!(!out.plain && out.datagrams.len() == 1);
+}
+
+#[test]
+fn a_copied_open_speaks_for_no_other_address() {
+    let (mut a, mut b) = pair();
+    let out = a.handshake_out(&ring(KEY), end(2), &open_of_a(1), 0);
+    let [datagram] = &out.datagrams[..] else { panic!("within the context: {out:?}") };
+    let mut copy = datagram.clone();
+    assert_eq!(b.receive(&ring(KEY), ip(3), &mut copy), Incoming::Dropped);
+    let mut true_one = datagram.clone();
+    assert!(matches!(b.receive(&ring(KEY), ip(1), &mut true_one), Incoming::Opened(_)));
+}
+
+#[test]
+fn a_key_that_is_replaced_under_its_number_retires_its_contexts() {
+    let (_, mut b) = pair();
+    let other = ring(OTHER_KEY);
+    assert!(b.tick(&ring(KEY), |_| true).is_empty());
+    b.keys_removed(&[6]);
+    assert!(b.tick(&other, |_| true).is_empty(), "of another number");
+    b.keys_removed(&[7]);
+    assert_eq!(b.tick(&other, |_| true), [TAG_B]);
+    assert_eq!(b.tick(&other, |_| true), [TAG_B], "until it has ended");
+}
+
+#[test]
+fn only_the_peer_is_believed_that_it_has_no_key() {
+    let mut a = layer(1, Policy::Prefer);
+    let open = |a: &mut SealLayer| a.handshake_out(&ring(KEY), end(2), &open_of_a(0), 0).plain;
+    assert!(!open(&mut a));
+    let refusal = plain_bytes(&reset(TAG_A, 0, 0, CloseCode::SealUnknown));
+    assert_eq!(a.receive(&ring(KEY), ip(3), &mut refusal.clone()), Incoming::Plain);
+    assert!(!open(&mut a), "still sealed");
+    assert_eq!(a.receive(&ring(KEY), ip(2), &mut refusal.clone()), Incoming::Plain);
+    assert!(open(&mut a), "without a seal");
+}
