@@ -74,7 +74,7 @@ pub(crate) struct PsnRange {
 }
 
 /// Transmission number, unique to each packet of a context, retransmissions included: 64 bits, of
-/// which packets and echoes carry the lower 32 ([`Self::low`]).
+/// which packets and echoes carry the lower 32.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct TxNum(pub u64);
 

@@ -72,7 +72,7 @@ pub struct Dependence {
 pub struct Schedule {
     /// Number of ranks.
     pub ranks: u32,
-    /// Number of steps whose ends are marked by [`OpKind::Join`].
+    /// Number of steps whose ends are marked by joins.
     pub steps: u32,
     /// All operations.
     pub ops: Vec<Op>,

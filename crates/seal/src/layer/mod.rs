@@ -220,7 +220,7 @@ pub enum Incoming {
     Dropped,
 }
 
-/// See the [module](self).
+/// Sealing between an engine and the network, as the head of this file describes.
 pub struct SealLayer {
     cfg: LayerConfig,
     entropy: Box<dyn Entropy>,
