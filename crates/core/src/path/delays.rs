@@ -15,6 +15,15 @@ impl PathContext {
         }
     }
 
+    /// Smoothed RTT of packets on paths that were not late: unlike [`Self::srtt`] not raised by one
+    /// round trip in which a host was away or its clock leapt.
+    pub fn srtt_on_time(&self) -> Span {
+        match self.active.as_ref().map_or(0, |a| a.rtt.on_time.srtt_ns) {
+            0 => self.srtt(),
+            ns => Span(u64::from(ns)),
+        }
+    }
+
     fn smoothed(&self) -> Smoothed {
         self.active.as_ref().map_or(self.rtt, |a| a.rtt.all)
     }
