@@ -32,15 +32,20 @@ pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     let out = out.unwrap_or_else(|| target_dir().join("verbs"));
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let link = root().join("bindings/ibverbs/link");
-    let (private, verbs) = (out.join("private.o"), out.join("libibverbs.so.1"));
-    cc(&[
-        "-fPIC".as_ref(),
-        "-O2".as_ref(),
-        "-c".as_ref(),
-        link.join("private.c").as_os_str(),
-        "-o".as_ref(),
-        private.as_os_str(),
-    ])?;
+    let verbs = out.join("libibverbs.so.1");
+    let objects = ["private", "job"].map(|name| out.join(name).with_extension("o"));
+    for object in &objects {
+        let source = link.join(object.file_name().unwrap_or_default()).with_extension("c");
+        cc(&[
+            "-fPIC".as_ref(),
+            "-O2".as_ref(),
+            "-c".as_ref(),
+            source.as_os_str(),
+            "-o".as_ref(),
+            object.as_os_str(),
+        ])?;
+    }
+    let [private, job] = &objects;
     let library = target_dir().join("release/libsrd_ibverbs.a");
     let script = |name: &str| format!("-Wl,--version-script={}", link.join(name).display());
     cc(&[
@@ -51,6 +56,7 @@ pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
         library.as_os_str(),
         "-Wl,--no-whole-archive".as_ref(),
         private.as_os_str(),
+        job.as_os_str(),
         "-Wl,--gc-sections,-z,defs".as_ref(),
         "-lgcc_s".as_ref(),
         "-lpthread".as_ref(),
@@ -70,7 +76,9 @@ pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
         "-o".as_ref(),
         out.join("libefa.so.1").as_os_str(),
     ])?;
-    fs::remove_file(&private).map_err(|e| format!("{}: {e}", private.display()))?;
+    for object in &objects {
+        fs::remove_file(object).map_err(|e| format!("{}: {e}", object.display()))?;
+    }
     // Some programs open the libraries by these names.
     for name in ["libibverbs.so", "libefa.so"] {
         link_to(&format!("{name}.1"), &out.join(name))?;
