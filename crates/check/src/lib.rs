@@ -12,6 +12,7 @@ pub mod class;
 pub mod cli;
 pub mod corpus;
 mod cover;
+mod deaf;
 mod draw;
 mod emit;
 mod faults;
