@@ -35,6 +35,7 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+mod watchdog;
 pub mod workload;
 pub mod world;
 
