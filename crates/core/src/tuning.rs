@@ -483,3 +483,8 @@ pub(crate) const HOST_BUDGET_MIN: Share = Share(1, 8);
 /// Round trips after which a sender with nothing in flight sends a packet although the peer's host
 /// was behind when last heard: the signal that it has caught up may have been lost.
 pub(crate) const HOST_OPEN_RTTS: u64 = 2;
+/// Round trips after which the signal of a host that was behind ends where another engine at its
+/// address says otherwise: a sender with nothing in flight asks every [`HOST_OPEN_RTTS`], so that a
+/// host to which something is still sent has been asked eight times. Without it an engine that
+/// nothing more was sent to stopped what went to its neighbour for ever.
+pub(crate) const HOST_SIGNAL_RTTS: u64 = 16;

@@ -205,7 +205,7 @@ impl ActivePaths {
         let mut open_at = self.pacing.next();
         if self.inflight == 0 {
             let sent = self.meter.last_sent();
-            open_at = open_at.max(self.host.opens_at(p.host_policy, now, sent, self.srtt(p)));
+            open_at = open_at.max(self.host.opens_at(p.host_policy, now, sent, self.on_time(p)));
         }
         if let Some(credit) = credit {
             match credit.room() {

@@ -8,7 +8,7 @@
 use crate::config::HostPolicy;
 use crate::ids::Ctx;
 use crate::time::{Span, Time};
-use crate::tuning::{HOST_HALF_LIFE, HOST_OPEN_RTTS};
+use crate::tuning::{HOST_HALF_LIFE, HOST_OPEN_RTTS, HOST_SIGNAL_RTTS};
 
 /// Signals of the receiving host at one address, and the cap that follows.
 #[derive(Debug)]
@@ -37,15 +37,20 @@ impl Default for HostCap {
 
 impl HostCap {
     /// The peer of context `ctx` signals whether its host is behind. Returns whether anything
-    /// changed.
-    pub fn on_signal(&mut self, now: Time, ctx: Ctx, above: bool) -> bool {
+    /// changed. `rtt`: round trip of packets that are on time.
+    /// Rule CC-30.
+    pub fn on_signal(&mut self, now: Time, ctx: Ctx, above: bool, rtt: Span) -> bool {
         let before = (self.is_behind(), self.swamped);
         let ctx = (ctx.0 % u32::from(NOBODY)) as u16;
         if above {
             (self.by, self.told_at, self.swamped) = (ctx, now.to_wire(), true);
         } else {
-            // Several engines may receive at the address; each withdraws only its own signal.
-            self.by = if self.by == ctx { NOBODY } else { self.by };
+            // Several engines may receive at the address; each withdraws only its own signal, and
+            // that of another one which has not repeated it: nothing is sent to that one, so it has
+            // no reason to tell that it has caught up.
+            let told = now.since_wire(self.told_at);
+            let silent = told > rtt.scale(HOST_SIGNAL_RTTS, 1);
+            self.by = if self.by == ctx || silent { NOBODY } else { self.by };
             // The largest recent delay in the hosts is remembered for as long.
             self.swamped &= now.since_wire(self.told_at) <= HOST_HALF_LIFE;
         }

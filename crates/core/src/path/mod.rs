@@ -254,7 +254,8 @@ impl PathContext {
             return;
         }
         let awake = self.awake(now);
-        if awake.active.host.on_signal(now, ctx, above) {
+        let rtt = awake.active.on_time(awake.p);
+        if awake.active.host.on_signal(now, ctx, above, rtt) {
             awake.active.cap_update(awake.p);
         }
     }

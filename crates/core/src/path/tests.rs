@@ -1,7 +1,7 @@
 //! Tests of path policies, health, delays and sizes of contexts.
 
 use super::*;
-use crate::config::{EngineConfig, PathPolicy};
+use crate::config::{EngineConfig, HostPolicy, PathPolicy};
 use crate::events::LossRule;
 use crate::rate::grant::Granter;
 use core::net::{IpAddr, Ipv4Addr};
@@ -16,11 +16,14 @@ struct Bench {
 
 impl Bench {
     fn new(policy: PathPolicy, paths: u16) -> Self {
+        Self::configured(policy, paths, HostPolicy::Budget)
+    }
+
+    fn configured(policy: PathPolicy, paths: u16, host: HostPolicy) -> Self {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let rtt = Span::from_us(10);
         let mut c = EngineConfig::simulated(ip, 0, 4096, 12_500_000_000, rtt);
-        c.path.policy = policy;
-        c.path.paths = paths;
+        (c.path.policy, c.path.paths, c.rate.host_policy) = (policy, paths, host);
         c.path.live_min = c.path.live_min.min(paths);
         let mut rng = Rng::from_seed(1);
         let now = Time(1_000_000);
@@ -420,6 +423,19 @@ fn the_gate_follows_inflight_and_drops() {
     assert_eq!(fill(&mut b) / 4096, first / 2 / 4096);
     b.context.on_forgotten((first / 2 / 4096 * 4096) as u32);
     assert!(fill(&mut b) > 0 && !b.context.is_idle());
+}
+
+/// A clock leaps by 37 ms in one of many round trips of 10 us: a stop lasts two of the others.
+#[test]
+fn a_stop_is_not_counted_in_a_round_trip_in_which_a_clock_leapt() {
+    let mut b = Bench::configured(PathPolicy::Srd, 64, HostPolicy::StopGo);
+    b.wait_us(100_000);
+    for rtt_us in [10, 10, 37_000] {
+        b.echo(1, rtt_us);
+    }
+    b.context.on_host_signal(b.now, Ctx(0), true);
+    let Gate::Until(at) = b.context.gate(b.now, false) else { panic!("it is stopped") };
+    assert!(at.since(b.now) <= Span::from_us(20), "{:?}", at.since(b.now));
 }
 
 #[test]

@@ -15,8 +15,10 @@ const NONE: u32 = u32::MAX;
 /// What one peer wants and was granted.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
-    /// Bytes that the peer last said it still has to send.
-    wanted: u32,
+    /// Packets that the peer last said it still has to send, at most 65,535.
+    wanted: u16,
+    /// What has arrived from the peer, in credit units; 65,535 (4 MB) stands for all that follows.
+    earned: u16,
     /// Bytes granted that have not arrived yet.
     ahead: u32,
     /// Time of the last arrival in units of 16 ns.
@@ -26,7 +28,25 @@ struct Demand {
 }
 
 impl Demand {
-    const NEW: Self = Self { wanted: 0, ahead: 0, heard: 0, next: NONE };
+    const NEW: Self = Self { wanted: 0, earned: 0, ahead: 0, heard: 0, next: NONE };
+
+    /// Bytes that the peer still has to send, in packets of `packet` bytes.
+    fn wanted_bytes(&self, packet: u32) -> u32 {
+        u32::from(self.wanted).saturating_mul(packet)
+    }
+
+    /// Bytes that have arrived from the peer; `u32::MAX`: more than are counted.
+    fn earned_bytes(&self) -> u32 {
+        match self.earned {
+            u16::MAX => u32::MAX,
+            units => u32::from(units) * CREDIT_UNIT_BYTES,
+        }
+    }
+
+    /// Unused grants beyond what the peer has sent so far.
+    fn unearned(&self) -> u32 {
+        self.ahead.saturating_sub(self.earned_bytes())
+    }
 }
 
 /// Credit that one peer is to be told of.
@@ -40,6 +60,8 @@ pub struct Grant {
 
 /// Grants the capacity of the receiver's link, at 98 % of the line rate, four packets to each peer
 /// in turn. A peer that is the only one with data to send gets grants for two round trips at once.
+/// What peers hold beyond what each has sent is bounded for all of them together: otherwise a host
+/// with many contexts could reserve the link by claiming to have much to send.
 /// There is one granter per engine; peers are numbered by reliability context.
 #[derive(Debug)]
 pub struct Granter {
@@ -55,6 +77,8 @@ pub struct Granter {
     slow: bool,
     packet: u32,
     ahead_max: u32,
+    /// Sum of [`Demand::unearned`]: at most `ahead_max` and a grant.
+    unearned: u32,
     /// Number of peers with data to send.
     wanting: u32,
     /// Time at which the number of peers with data to send became one.
@@ -87,6 +111,7 @@ impl Granter {
             slow: false,
             packet,
             ahead_max: bytes(GRANT_AHEAD).max(GRANT_AHEAD_MIN * GRANT_PACKETS * packet),
+            unearned: 0,
             wanting: 0,
             lone_since: Time(0),
             rtt,
@@ -140,6 +165,7 @@ impl Granter {
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
+        self.unearned -= peer.unearned();
         // Grants from before a silence count no longer: they may be lost, and the sender drops them
         // after a silence that is a little shorter.
         if now.since_wire(peer.heard) > GRANT_STALE {
@@ -147,13 +173,16 @@ impl Granter {
         }
         peer.heard = now.to_wire();
         peer.ahead = peer.ahead.saturating_sub(arrived_bytes);
+        let units = arrived_bytes.div_ceil(CREDIT_UNIT_BYTES);
+        peer.earned = peer.earned.saturating_add(u16::try_from(units).unwrap_or(u16::MAX));
+        self.unearned += peer.unearned();
         if self.wanting != 1 {
             self.lone_since = now;
         }
         self.wanting -= u32::from(peer.wanted > 0);
-        peer.wanted = packets_max.saturating_mul(packet);
+        peer.wanted = u16::try_from(packets_max).unwrap_or(u16::MAX);
         self.wanting += u32::from(peer.wanted > 0);
-        if peer.wanted > peer.ahead && peer.next == NONE {
+        if peer.wanted_bytes(packet) > peer.ahead && peer.next == NONE {
             self.insert(ctx.0);
         }
     }
@@ -186,6 +215,7 @@ impl Granter {
     pub fn forget(&mut self, ctx: Ctx) {
         let Some(peer) = self.peers.get_mut(ctx.index()) else { return };
         self.wanting -= u32::from(peer.wanted > 0);
+        self.unearned -= peer.unearned();
         // The peer leaves the ring at its turn.
         *peer = Demand { next: peer.next, ..Demand::NEW };
     }
@@ -211,14 +241,21 @@ impl Granter {
                 peer.wanted = 0;
                 continue;
             }
-            let most = peer.wanted.min(self.ahead_max).saturating_sub(peer.ahead);
-            if most == 0 {
+            let most = peer.wanted_bytes(self.packet).min(self.ahead_max);
+            // A peer that may hold no more comes back to the ring with its next packet.
+            let earned = peer.earned_bytes().saturating_sub(peer.ahead);
+            let unearned = self.ahead_max.saturating_sub(self.unearned);
+            let most_now = most.saturating_sub(peer.ahead).min(earned.saturating_add(unearned));
+            if most_now == 0 {
                 continue;
             }
-            let bytes = most.min(grant).next_multiple_of(CREDIT_UNIT_BYTES);
+            let bytes = most_now.min(grant).next_multiple_of(CREDIT_UNIT_BYTES);
+            self.unearned -= peer.unearned();
             peer.ahead += bytes;
+            self.unearned += peer.unearned();
+            debug_assert!(self.unearned <= self.ahead_max + grant, "bounded for all together");
             let ahead = peer.ahead;
-            if peer.wanted.min(self.ahead_max) > ahead {
+            if most > ahead {
                 self.insert(first);
             }
             // After half a round trip, peers that started together have been heard.

@@ -469,6 +469,32 @@ fn grants_end_with_the_backlog_and_with_silence() {
     assert_eq!(granter.poll(Time(9_000_000)), None, "a peer forgotten gets nothing");
 }
 
+/// However many peers say that they have much to send: until they send, all of them together hold
+/// what one may hold. Who has sent may hold as much again meanwhile.
+#[test]
+fn claims_alone_hold_no_more_than_one_peer() {
+    let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
+    let grants = |g: &mut Granter, now: Time| -> u64 {
+        core::iter::from_fn(|| g.poll(now.max(g.next()))).map(|g| u64::from(g.bytes)).sum()
+    };
+    let (one, grant) = (LINE / 5000, 4 * 1064);
+    (0..100).for_each(|ctx| granter.on_backlog(Time(0), Ctx(ctx), u32::MAX, 0));
+    let all = grants(&mut granter, Time(0));
+    assert!((one - grant..=one + grant).contains(&all), "{all} for claims, {one} for a peer");
+    let now = Time(300_000);
+    (0..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, 0));
+    assert_eq!(grants(&mut granter, now), 0, "the claims are repeated");
+    granter.on_backlog(now, Ctx(100), u32::MAX, 50_000);
+    let sender = grants(&mut granter, Time(400_000));
+    assert!((50_000..50_000 + grant).contains(&sender), "{sender} for who sent 50,000 bytes");
+    // A peer that is gone holds nothing, nor does one whose grants were forgotten in a silence.
+    (0..50).for_each(|ctx| granter.forget(Ctx(ctx)));
+    let now = Time(9_000_000);
+    (50..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, 0));
+    let again = grants(&mut granter, now);
+    assert!((one - grant..=one + grant).contains(&again), "{again} for the claims of the rest");
+}
+
 #[test]
 fn grants_that_a_silent_sender_lost_are_given_again() {
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
