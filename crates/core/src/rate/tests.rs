@@ -70,6 +70,18 @@ fn senders_share_equally() {
     }
 }
 
+/// A link that carries twelve times as much again is in use after 25 round trips: without a queue
+/// the steps grow. In steps of one size it would take 45.
+#[test]
+fn a_link_that_widens_is_soon_used() {
+    let mut m = model(1, GB);
+    m.run(Span::from_ms(2));
+    m.rate_set(LINE);
+    m.run(Span::from_us(250));
+    let used = used_percent(&mut m, LINE, Span::from_us(100));
+    assert!(used >= 95, "{used} % of the wider link");
+}
+
 #[test]
 fn a_late_comer_gets_its_share() {
     let mut m = model(2, 5 * GB);

@@ -125,6 +125,11 @@ impl Model {
         model
     }
 
+    /// Changes the rate of the queue, in bytes per second; what waits in it waits no longer.
+    pub(crate) fn rate_set(&mut self, rate: u64) {
+        self.bottleneck = Line::new(rate);
+    }
+
     fn at(&mut self, time: Time, event: Event) {
         self.events.add(time, event);
     }
