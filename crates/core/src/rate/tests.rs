@@ -3,6 +3,7 @@
 mod crowd;
 mod marks;
 mod model;
+mod network;
 mod overload;
 
 use super::credit::Credit;
