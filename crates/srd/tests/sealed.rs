@@ -361,6 +361,34 @@ fn a_key_replaced_under_its_number_ends_idle_contexts() {
     assert!([&a, &b].iter().all(|node| status(node).counters.handshakes == 2));
 }
 
+/// A request that never gets its receive keeps both contexts busy.
+#[test]
+fn a_key_that_is_gone_ends_contexts_that_are_never_idle() {
+    let folder = Folder::new();
+    let (key, new) = (folder.key("keys"), folder.key("new"));
+    let world = MemWorld::new(1000);
+    let open =
+        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let (a, b) = (open(1), open(2));
+    exchange(&a, &b, 100, 1);
+    let (ah_b, ah_a) = (a.ah_to(&b), b.ah_to(&a));
+    a.qp.post_send(&SendWr::send(7, &ah_b, b.qp.qpn(), QKEY)).unwrap();
+    b.qp.post_send(&SendWr::send(7, &ah_a, a.qp.qpn(), QKEY)).unwrap();
+    fs::rename(&new, &key).unwrap();
+    for (x, y) in [(&a, &b), (&b, &a)] {
+        let ended = x.next(y);
+        assert_eq!((ended.wr_id, ended.status), (7, Status::RemoteAbort));
+    }
+    let removed = |node: &Node| {
+        events(&node.device).iter().any(|event| matches!(event, AsyncEvent::KeyRemoved(_)))
+    };
+    // The peer of who was first may hear of it before its own time is over.
+    let (by_a, by_b) = (removed(&a), removed(&b));
+    assert!(by_a || by_b);
+    exchange(&a, &b, 100, 2);
+    assert_eq!(a.device.seal().unwrap().unwrap().counters.handshakes, 2);
+}
+
 #[test]
 fn a_device_talks_to_itself() {
     let folder = Folder::new();
