@@ -174,36 +174,6 @@ pub fn searched(fabric: &Fabric) -> Result<String> {
     ))
 }
 
-/// One side has another key, or none: both are told, and both end.
-pub fn refused(fabric: &Fabric) -> Result<String> {
-    let other = fabric.folder().join("others");
-    let _ = fs::remove_file(&other);
-    fabric.srd(&["key", "new", &other.display().to_string()])?;
-    // The server waits for clients as long as it may; the client has to end by itself.
-    let line = "timeout -k 2 35 fi_pingpong -p efa -e rdm -I 5";
-    let server = fabric.sealed(|| fabric.under("", line));
-    let mut remark = Vec::new();
-    for (options, told) in [
-        (format!("--key {}", other.display()), "have different keys"),
-        (String::new(), "it accepts sealed contexts only"),
-    ] {
-        let client = format!("{} 10.1.0.10", fabric.under(&options, line));
-        let [server, client] = fabric.plain_pair(["h0x0", "h1x0"], 60, [&server, &client])?;
-        for (who, said, words) in
-            [("client", &client, told), ("server", &server, "was refused: it")]
-        {
-            if !said.text.contains(words) || said.code == 0 {
-                return Err(format!("the {who} does not say `{words}`, {}", said.tail()));
-            }
-        }
-        if client.code >= 124 {
-            return Err(format!("the client did not end by itself, {}", client.tail()));
-        }
-        remark.push(format!("exit code {}", client.code));
-    }
-    Ok(format!("both sides say why; clients end with {}", remark.join(" and ")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
