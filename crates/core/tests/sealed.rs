@@ -15,18 +15,8 @@ fn sealing() -> Pair {
     for i in 0..400 {
         p.net.hosts[1].recv(p.qp[1], i, 500);
     }
-    work(&mut p, 10);
+    p.work(10);
     p
-}
-
-/// `n` more sends, all of which succeed.
-fn work(p: &mut Pair, n: usize) {
-    let before = p.net.hosts[0].sends_done();
-    for i in 0..n {
-        p.send(0, i as u64, vec![1; 500]).unwrap();
-    }
-    assert!(p.net.run_until(Span::from_ms(150), |net| net.hosts[0].sends_done() == before + n));
-    assert!(p.net.hosts[0].statuses().iter().all(|s| *s == Status::Ok));
 }
 
 fn drops(p: &Pair, reason: DropReason) -> u64 {
@@ -52,7 +42,7 @@ fn a_packet_without_the_mark_changes_nothing() {
         p.net.run(Span::from_us(50));
         assert_eq!(drops(&p, DropReason::Unsealed), before + 1, "{body:?}");
     }
-    work(&mut p, 10);
+    p.work(10);
     assert_eq!(p.net.hosts[0].engine.counters().contexts_closed, 0);
 }
 
