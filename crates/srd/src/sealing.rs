@@ -314,8 +314,10 @@ impl Sealing {
         }
     }
 
-    /// Closes contexts of removed keys that are idle, and ends those that never were.
-    fn retired_end(&mut self, engine: &mut Engine, now: Time, shared: &Shared) {
+    /// Closes contexts of removed keys that are idle, and ends those that never were. Returns
+    /// whether it ended any: then their requests have ended, too.
+    fn retired_end(&mut self, engine: &mut Engine, now: Time, shared: &Shared) -> bool {
+        let before = self.retired.len();
         self.retired.retain(|&(tag, since)| {
             if now.since(since) < RETIRED_MAX {
                 engine.context_close(now, tag);
@@ -326,32 +328,30 @@ impl Sealing {
         });
         let none = self.retired.is_empty();
         self.retired_at = if none { Time(u64::MAX) } else { now + RETIRED_TICK };
+        self.retired.len() < before
     }
 }
 
 impl Nic {
-    /// Has the key file looked at and erases what ended contexts had, each second.
+    /// Has the key file looked at and erases what ended contexts had, each second. Returns whether
+    /// it ended contexts, so that completions may wait.
     #[inline]
-    pub(crate) fn seal_tick(&mut self, shared: &Shared, now: Time) {
+    pub(crate) fn seal_tick(&mut self, shared: &Shared, now: Time) -> bool {
         let due = self.seal.as_ref().is_some_and(|seal| {
             seal.ticks_at <= now || seal.retired_at <= now || seal.watch.ready()
         });
-        if due {
-            self.seal_tick_now(shared, now);
-        }
+        due && self.seal_tick_now(shared, now)
     }
 
     #[cold]
-    fn seal_tick_now(&mut self, shared: &Shared, now: Time) {
-        let Self { seal: Some(seal), engine, .. } = self else { return };
+    fn seal_tick_now(&mut self, shared: &Shared, now: Time) -> bool {
+        let Self { seal: Some(seal), engine, .. } = self else { return false };
         if let Some(event) = seal.news_take() {
             shared.events.push(event);
         }
         if seal.ticks_at <= now {
             seal.tick(engine, now);
         }
-        if seal.retired_at <= now {
-            seal.retired_end(engine, now, shared);
-        }
+        seal.retired_at <= now && seal.retired_end(engine, now, shared)
     }
 }
