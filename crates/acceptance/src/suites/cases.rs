@@ -177,7 +177,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "srd cp: the file is searched for in what the spines forward",
-        needs: "sh",
+        needs: "ip",
         short: true,
         travels: false,
         run: sealed::searched,

@@ -345,7 +345,7 @@ fn installed(program: &str) -> bool {
         return Path::new("/usr/include").join(program).exists();
     }
     let found = Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
+        .args(["-c", &format!("PATH=\"$PATH:/usr/sbin:/sbin\"; command -v {program}")])
         .stdout(Stdio::null())
         .status();
     found.is_ok_and(|s| s.success())
@@ -353,7 +353,7 @@ fn installed(program: &str) -> bool {
 
 /// Version of the package that contains a program.
 fn version(program: &str) -> String {
-    if program == "sh" {
+    if program == "ip" {
         return "this project".to_owned();
     }
     let (package, name) = match program {
