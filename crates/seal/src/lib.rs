@@ -21,6 +21,7 @@
 //! setting for tests, and needs more than twice the CPU.
 #![forbid(unsafe_code)]
 
+mod capture_secret;
 mod handshake;
 mod key_file;
 mod key_ring;
@@ -33,6 +34,7 @@ mod secret;
 mod slots;
 mod suite;
 
+pub use capture_secret::{CaptureSecret, CaptureSecretError};
 pub use handshake::{
     Crossing, End, Ends, Greeting, HalfOpen, Initiator, Offer, PARAMS_BYTES, Proposal,
     SEALED_CHALLENGE, SEALED_CHALLENGE_BYTES, SEALED_OPEN, SEALED_OPEN_ACK, SEALED_OPEN_ACK_BYTES,

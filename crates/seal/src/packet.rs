@@ -178,6 +178,12 @@ impl Sender {
         Self { suite, limits, secret, key: None, epoch: 0, start, next: start }
     }
 
+    /// What a context begins with, while it is in its first epoch.
+    pub(crate) fn beginning(&self) -> (Suite, Limits, u64, &Secret) {
+        debug_assert_eq!(self.epoch, 0, "later secrets do not open the first packets");
+        (self.suite, self.limits, self.start, &self.secret)
+    }
+
     /// The transmission number with the low half `low` that is the first not below all sealed
     /// before.
     pub const fn number_complete(&self, low: u32) -> u64 {
@@ -280,6 +286,12 @@ impl Receiver {
             newest: start,
             failed: 0,
         }
+    }
+
+    /// What a context begins with, while it is in its first epoch.
+    pub(crate) fn beginning(&self) -> (Suite, Limits, u64, &Secret) {
+        debug_assert_eq!(self.epoch, 0, "later secrets do not open the first packets");
+        (self.suite, self.limits, self.start, &self.secret)
     }
 
     /// Opens `packet`, all bytes of one datagram, in place. The transmission number is the one

@@ -54,6 +54,10 @@ pub enum AsyncEvent {
     /// The key file has changed and is not usable; the keys of its last good version stay.
     /// [`Device::seal`](crate::Device::seal) has the reason.
     KeyFileRefused,
+    /// The context to this peer was ended because its key has left the key file: it had work all
+    /// the time since then, so that it could not be closed and opened again with another key.
+    /// Outstanding requests ended with status 8; new ones open a context with a key of the file.
+    KeyRemoved(Endpoint),
     /// A path to an address was retired, or returned to use.
     PathChanged {
         /// The address.
@@ -111,6 +115,11 @@ impl AsyncEvent {
                 };
                 Some(format!("{}, UDP port {}, was refused: {why}", peer.ip, peer.port))
             }
+            Self::KeyRemoved(peer) => Some(format!(
+                "{}, UDP port {}: the context was ended, because its key is no longer in the key \
+                 file and it was never idle since; requests under way ended with status 8",
+                peer.ip, peer.port
+            )),
             Self::KeyFileRefused => Some(
                 "the key file has changed and cannot be used; the keys of its last good version \
                  stay in use; `srd key show FILE` says what is wrong"

@@ -3,7 +3,7 @@
 use super::{
     application,
     fabric::{Fabric, Said},
-    hpcc, openfoam, rails,
+    hpcc, openfoam, rails, sealed,
 };
 use crate::Result;
 use std::{thread::sleep, time::Duration};
@@ -174,6 +174,13 @@ pub const CASES: &[Case] = &[
         short: false,
         travels: false,
         run: rank_killed,
+    },
+    Case {
+        name: "srd cp: the file is searched for in what the spines forward",
+        needs: "ip",
+        short: true,
+        travels: false,
+        run: sealed::searched,
     },
     Case {
         name: "LAMMPS, 4 ranks on 2 hosts, beside a run over TCP",

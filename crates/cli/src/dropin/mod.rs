@@ -9,7 +9,10 @@ pub mod run;
 mod figures;
 mod forward;
 
-use crate::failure::{Failure, Result};
+use crate::{
+    device::key_check,
+    failure::{Failure, Result},
+};
 use srd::seal::KeyFile;
 use std::{
     env,
@@ -131,6 +134,9 @@ impl LaunchArgs {
             out.push((KEY_VARIABLE.into(), absolute(&file)?.into()));
         }
         let policy = env::var_os(SEAL_VARIABLE).filter(|name| !name.is_empty());
+        if self.key.is_some() {
+            key_check(policy.as_deref().and_then(|name| name.to_str()), SEAL_VARIABLE)?;
+        }
         out.extend(policy.map(|name| (SEAL_VARIABLE.into(), name)));
         Ok(out)
     }

@@ -1,7 +1,7 @@
 //! How contexts end: by mutual close, by Reset, or because the peer is silent; and how their
 //! outstanding work ends.
 
-use crate::api::{AsyncEvent, Rx, Status};
+use crate::api::{AsyncEvent, Endpoint, Rx, Status};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
@@ -58,6 +58,18 @@ impl<O: Observer> Engine<O> {
         if c.state() == ContextState::Open && c.outstanding() == 0 {
             self.close_begin(now, ci);
         }
+    }
+
+    /// Ends the context with this tag at once: outstanding work ends with status 8, and whether the
+    /// peer has received it is not known. The driver no longer has what the context needs, for
+    /// example its key. Returns the peer; `None` if there is no such context.
+    pub fn context_cut(&mut self, now: Time, tag: u32) -> Option<Endpoint> {
+        let ci = self.contexts.by_tag(OwnTag(tag))?;
+        let peer = self.contexts.get(ci).endpoint();
+        self.work_end(now, ci, Status::RemoteAbort);
+        self.context_end(now, ci);
+        debug_assert!(!self.has_context(tag), "it has ended");
+        Some(peer)
     }
 
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {

@@ -3,7 +3,7 @@
 use super::*;
 use srd_wire::{
     Backlog, Body, CloseCode, Features, Flags, HEADERS_BYTES_MAX, Header, OpenParams, Packet,
-    PacketType, emit, stamp,
+    PacketType, VERSION, emit, stamp,
 };
 use std::net::Ipv4Addr;
 
@@ -147,6 +147,34 @@ fn a_copied_open_speaks_for_no_other_address() {
     assert_eq!(b.receive(&ring(KEY), ip(3), &mut copy), Incoming::Dropped);
     let mut true_one = datagram.clone();
     assert!(matches!(b.receive(&ring(KEY), ip(1), &mut true_one), Incoming::Opened(_)));
+}
+
+/// What sealing adds to an idle peer: its slot, and its places in the maps from tags and from
+/// peers, which are at least 7/16 full. The figure of docs/sealing.md.
+#[test]
+fn an_idle_context_is_small() {
+    const fn place(bytes: usize) -> usize {
+        (bytes + 1) * 16 / 7
+    }
+    let maps = place(size_of::<(u32, Entry)>()) + place(size_of::<((End, u32), u32)>());
+    let bytes = crate::slots::IDLE_BYTES + maps;
+    let document = include_str!("../../../../docs/sealing.md");
+    assert!(document.contains(&format!("an idle context takes {bytes} bytes")), "{bytes} bytes");
+    assert!(bytes <= 700);
+}
+
+/// A Reset has 44 bytes: nobody has more sent to a forged address than he sends.
+#[test]
+fn short_packets_of_strangers_have_no_answer() {
+    let mut layer = layer(2, Policy::Require);
+    let ring = ring(KEY);
+    for len in 40..48 {
+        let mut datagram = vec![0; len];
+        datagram[..2].copy_from_slice(&[VERSION << 5 | PacketType::Ack as u8, Flags::SEALED]);
+        datagram[4..8].copy_from_slice(&TAG_B.to_be_bytes());
+        let answered = layer.receive(&ring, ip(1), &mut datagram) == Incoming::Unknown(TAG_B);
+        assert_eq!(answered, len >= 44, "{len} bytes");
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ const TYPE_BITS: u8 = 0x1f;
 /// Bytes of an Open or OpenAck without padding.
 const OPEN_BYTES: usize = HEADER_BYTES + PARAMS_BYTES;
 const TX_NUM_START_AT: usize = 20;
+/// Bytes of the Reset that answers a stranger. What is shorter gets no answer, so that nobody can
+/// have more bytes sent to somebody else's address than he sends himself.
+const RESET_BYTES: usize = HEADER_BYTES + 16 + CHECKSUM_BYTES;
 const COOKIE_AT: usize = HEADER_BYTES + PARAMS_BYTES - 8;
 
 /// The first transmission number that parameters tell.
@@ -83,7 +86,9 @@ impl SealLayer {
             Err(error) => {
                 let at = OpenError::ALL.iter().position(|&e| e == error);
                 self.counters.not_opened[at.expect("the list has every reason")] += 1;
-                let stranger = error == OpenError::UnknownTag && !self.entries.contains_key(&tag);
+                let stranger = error == OpenError::UnknownTag
+                    && datagram.len() >= RESET_BYTES
+                    && !self.entries.contains_key(&tag);
                 if stranger { Incoming::Unknown(tag) } else { Incoming::Dropped }
             }
         }

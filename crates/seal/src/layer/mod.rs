@@ -20,6 +20,7 @@ mod attack_tests;
 mod inbound;
 mod outbound;
 
+use crate::capture_secret::CaptureSecret;
 use crate::handshake::{Ends, HalfOpen, Initiator, Proposal};
 use crate::packet::OpenError;
 use crate::slots::{KeySlots, SlotId};
@@ -238,6 +239,8 @@ pub struct SealLayer {
     /// The last result of `by_peer`: packets to one peer come in a row.
     recent: Option<(End, u32, SlotId)>,
     made: Vec<u8>,
+    /// Secrets of new contexts that nobody has taken yet; `None` unless they were asked for.
+    capture: Option<Vec<CaptureSecret>>,
     counters: LayerCounters,
 }
 
@@ -266,6 +269,7 @@ impl SealLayer {
             asked: VecDeque::new(),
             recent: None,
             made: Vec::new(),
+            capture: None,
             counters: LayerCounters::default(),
         }
     }
@@ -287,6 +291,17 @@ impl SealLayer {
     /// Contexts that have keys.
     pub fn contexts(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Keeps the secrets of new contexts for a capture from now on. Who gets them reads these
+    /// contexts; call [`Self::capture_take`] after each packet of a handshake.
+    pub fn capture_begin(&mut self) {
+        self.capture = Some(Vec::new());
+    }
+
+    /// Secrets of contexts that are new since the last call.
+    pub fn capture_take(&mut self) -> Vec<CaptureSecret> {
+        self.capture.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// The packet of the last [`Incoming::Made`].
@@ -386,6 +401,12 @@ impl SealLayer {
             }
         }
         self.recent = None;
+        if let Some(capture) = &mut self.capture {
+            // More than one handshake at a time is not made between two calls of `capture_take`.
+            capture.truncate(2 * WAITING_MAX);
+            let (peer, own) = ((entry.peer, peer_tag), (self.cfg.own, tag));
+            capture.extend(CaptureSecret::of(&session, peer, own));
+        }
         let slot = self.slots.insert(tag, session).ok()?;
         (entry.slot, entry.peer_tag, entry.key_id) = (Some(slot), peer_tag, key_id);
         entry.retired = false;
