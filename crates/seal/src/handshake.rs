@@ -561,6 +561,11 @@ impl HalfOpen {
         &self.share
     }
 
+    /// The tag that the initiator wants in packets to it.
+    pub const fn tag(&self) -> u32 {
+        self.tag
+    }
+
     /// The keys, the first time.
     pub fn keys_take(&mut self) -> Option<SessionKeys> {
         self.keys.take()

@@ -195,6 +195,16 @@ impl SealLayer {
         let (keys, params) = initiator.finish(datagram)?;
         let session = keys.session(own_start, tx_num_start(&params))?;
         let peer_tag = tag_of(&params);
+        // Each side has answered the other: both must keep the keys of the same handshake. If the
+        // tag of the answer is that of the peer's own handshake, that one is no copy of an old one,
+        // and the peer, which gets our answer to it, decides by the same shares.
+        let share = *initiator.share();
+        let crossed = entry.half.as_ref().filter(|half| half.tag() == peer_tag);
+        if crossed.is_some_and(|half| crossing(&share, half.share()) == Crossing::Theirs) {
+            let padded = if datagram.len() > SEALED_OPEN_ACK_BYTES { datagram.len() } else { 0 };
+            self.made_open(datagram, PacketType::OpenAck, tag, &params, 0, padded);
+            return Ok(Incoming::Made);
+        }
         self.settle(tag);
         if peer_tag == 0 || self.keys_set(tag, peer_tag, session, key_id).is_none() {
             return Err(Refusal::Tag);
