@@ -19,9 +19,11 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    if std::env::var_os("SRD_COMMIT").is_none()
-        && let Some(commit) = git(&["rev-parse", "HEAD"])
-    {
+    let given = std::env::var("SRD_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let commit = given.or_else(|| git(&["rev-parse", "HEAD"]));
+    if let Some(commit) = &commit {
         println!("cargo::rustc-env=SRD_COMMIT={commit}");
     }
+    let commit = commit.as_deref().unwrap_or("unknown");
+    println!("cargo::rustc-env=SRD_VERSION={} (commit {commit})", env!("CARGO_PKG_VERSION"));
 }

@@ -1,14 +1,15 @@
 //! `ci`: all checks in order, with a table of results and durations.
 
 use crate::{
-    Result, args::Args, check, demo, fuzz, instructions, lab, paper_map, steps, suites, tidy,
+    Result, args::Args, check, demo, fuzz, instructions, lab, package, paper_map, steps, suites,
+    tidy,
 };
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
 /// Cheap and informative steps first.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
@@ -19,6 +20,7 @@ const STEPS: [Step; 13] = [
     ("demo", demo::gate),
     ("lab", || lab::compare(false)),
     ("acceptance", suites::short),
+    ("package-check", package::check),
     ("bench-instructions", || instructions::compare(false)),
     ("check-seeds", check::gate),
     ("fuzz", fuzz::gate),

@@ -7,6 +7,7 @@ mod demo;
 mod fuzz;
 mod instructions;
 mod lab;
+mod package;
 mod paper_map;
 mod report;
 mod sanitize;
@@ -61,11 +62,20 @@ Runs
                                docs/performance.md
   bench-core [--seconds N]     packets per CPU-second of the protocol core alone
 
+Packages (docs/install.md)
+  install --prefix DIR         build, and install the tool, the libraries, manual pages,
+                               completions and the C header below DIR
+  uninstall --prefix DIR       remove what `install` put there
+  wheel [--glibc 2.28]         Python wheel for pip; --glibc: for systems with that C library or a
+                               newer one (downloads Zig's linker)
+  deb                          package for Debian and Ubuntu
+  package-check                installs, uses and removes each of these
+
 Machine
   install-deps [--all]         install missing apt packages, or print the command
 
 Every command has --help. Steps of ci: lockfile fmt tidy paper-map lint test models demo
-lab acceptance bench-instructions check-seeds fuzz (45 s in all).";
+lab acceptance package-check bench-instructions check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -111,6 +121,11 @@ fn dispatch(args: &mut Args) -> Result {
         "acceptance" => suites::run_command(args),
         "apps" => suites::apps_command(args),
         "verbs" => verbs::run_command(args),
+        "install" => package::install_command(args),
+        "uninstall" => package::uninstall_command(args),
+        "wheel" => package::wheel_command(args),
+        "deb" => package::deb_command(args),
+        "package-check" => args.end().and_then(|()| package::check()),
         "demo" => demo::run_command(args),
         "install-deps" => tools::install(args),
         other => Err(format!("there is no command `{other}`; `cargo xtask --help` lists them")),

@@ -28,49 +28,71 @@ pub fn run_command(args: &mut Args) -> Result {
 /// Builds and links both libraries; returns their folder.
 pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     tools::ensure(&["cc"])?;
+    build_by("cc", out)
+}
+
+/// As [`build`], linked by another C compiler: one for an older C library than this machine's.
+pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
     run(&mut cargo(&["build", "--release", "-p", "srd-ibverbs", "--lib"]))?;
     let out = out.unwrap_or_else(|| target_dir().join("verbs"));
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let link = root().join("bindings/ibverbs/link");
-    let (private, verbs) = (out.join("private.o"), out.join("libibverbs.so.1"));
-    cc(&[
-        "-fPIC".as_ref(),
-        "-O2".as_ref(),
-        "-c".as_ref(),
-        link.join("private.c").as_os_str(),
-        "-o".as_ref(),
-        private.as_os_str(),
-    ])?;
+    let verbs = out.join("libibverbs.so.1");
+    let objects = ["private", "job"].map(|name| out.join(name).with_extension("o"));
+    for object in &objects {
+        let source = link.join(object.file_name().unwrap_or_default()).with_extension("c");
+        cc(
+            compiler,
+            &[
+                "-fPIC".as_ref(),
+                "-O2".as_ref(),
+                "-c".as_ref(),
+                source.as_os_str(),
+                "-o".as_ref(),
+                object.as_os_str(),
+            ],
+        )?;
+    }
+    let [private, job] = &objects;
     let library = target_dir().join("release/libsrd_ibverbs.a");
     let script = |name: &str| format!("-Wl,--version-script={}", link.join(name).display());
-    cc(&[
-        "-shared".as_ref(),
-        "-Wl,-soname,libibverbs.so.1".as_ref(),
-        script("ibverbs.map").as_ref(),
-        "-Wl,--whole-archive".as_ref(),
-        library.as_os_str(),
-        "-Wl,--no-whole-archive".as_ref(),
-        private.as_os_str(),
-        "-Wl,--gc-sections,-z,defs".as_ref(),
-        "-lgcc_s".as_ref(),
-        "-lpthread".as_ref(),
-        "-lm".as_ref(),
-        "-o".as_ref(),
-        verbs.as_os_str(),
-    ])?;
-    cc(&[
-        "-shared".as_ref(),
-        "-fPIC".as_ref(),
-        "-O2".as_ref(),
-        "-Wl,-soname,libefa.so.1".as_ref(),
-        script("efa.map").as_ref(),
-        link.join("efa.c").as_os_str(),
-        verbs.as_os_str(),
-        "-Wl,-z,defs".as_ref(),
-        "-o".as_ref(),
-        out.join("libefa.so.1").as_os_str(),
-    ])?;
-    fs::remove_file(&private).map_err(|e| format!("{}: {e}", private.display()))?;
+    cc(
+        compiler,
+        &[
+            "-shared".as_ref(),
+            "-Wl,-soname,libibverbs.so.1".as_ref(),
+            script("ibverbs.map").as_ref(),
+            "-Wl,--whole-archive".as_ref(),
+            library.as_os_str(),
+            "-Wl,--no-whole-archive".as_ref(),
+            private.as_os_str(),
+            job.as_os_str(),
+            "-Wl,--gc-sections,-z,defs".as_ref(),
+            "-lgcc_s".as_ref(),
+            "-lpthread".as_ref(),
+            "-lm".as_ref(),
+            "-o".as_ref(),
+            verbs.as_os_str(),
+        ],
+    )?;
+    cc(
+        compiler,
+        &[
+            "-shared".as_ref(),
+            "-fPIC".as_ref(),
+            "-O2".as_ref(),
+            "-Wl,-soname,libefa.so.1".as_ref(),
+            script("efa.map").as_ref(),
+            link.join("efa.c").as_os_str(),
+            verbs.as_os_str(),
+            "-Wl,-z,defs".as_ref(),
+            "-o".as_ref(),
+            out.join("libefa.so.1").as_os_str(),
+        ],
+    )?;
+    for object in &objects {
+        fs::remove_file(object).map_err(|e| format!("{}: {e}", object.display()))?;
+    }
     // Some programs open the libraries by these names.
     for name in ["libibverbs.so", "libefa.so"] {
         link_to(&format!("{name}.1"), &out.join(name))?;
@@ -78,8 +100,8 @@ pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     Ok(out)
 }
 
-fn cc(args: &[&OsStr]) -> Result {
-    run(command("cc", &[]).args(args))
+fn cc(compiler: &str, args: &[&OsStr]) -> Result {
+    run(command(compiler, &[]).args(args))
 }
 
 fn link_to(to: &str, at: &Path) -> Result {

@@ -1,5 +1,6 @@
 //! Checks of each packet that an engine emits, before the network gets it.
 
+use crate::deaf::Deaf;
 use crate::ledger::{Carried, Ledger, NO_CREDIT, Oracle, ReqState};
 use crate::mirror::Mirror;
 use crate::node::{AckDeadline, Bucket, Judgments, Node};
@@ -25,6 +26,7 @@ pub struct Emitter<'a> {
     judgments: &'a mut FxHashMap<Endpoint, Judgments>,
     contexts: &'a FxHashMap<Endpoint, u32>,
     engagements: &'a FxHashMap<Endpoint, u32>,
+    deaf: &'a mut Deaf,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
     /// Time of the engine's clock.
     now: Time,
@@ -59,6 +61,7 @@ impl Node {
             judgments: &mut self.judgments,
             contexts: &self.contexts,
             engagements: &self.engagements,
+            deaf: &mut self.deaf,
             buckets: &mut self.buckets,
             now,
             counts: &mut self.counts,
@@ -107,6 +110,8 @@ impl Node {
                 self.silent(led, peer);
                 continue;
             }
+            // A peer that took nothing is told that the context is gone.
+            led.disturbed |= to == "Closed" && self.deaf.context_end(peer);
             if from.is_empty() {
                 *self.contexts.entry(peer).or_default() += 1;
             }
@@ -138,7 +143,7 @@ impl TxSink for Emitter<'_> {
         self.tag_note(&t.packet);
         let request = self.body_check(t, to);
         if matches!(t.packet.body, Body::Tombstone) {
-            *self.led.tombstones.entry((self.id, t.dst, t.packet.header.psn)).or_default() += 1;
+            self.deaf.tombstone(t.dst, t.packet.header.psn);
         }
         if let Some(to) = to {
             let life = (self.epoch, self.contexts.get(&t.dst).copied().unwrap_or(0));

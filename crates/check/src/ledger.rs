@@ -4,7 +4,7 @@ use crate::cover::Cover;
 use crate::trace::Trace;
 use rustc_hash::FxHashMap;
 use srd_core::wire::Verdict;
-use srd_core::{Access, Endpoint, Opcode, Qpn, SendRequest, Status};
+use srd_core::{Access, Opcode, Qpn, SendRequest, Status};
 use srd_fabric::Ps;
 
 /// A violation: the oracle that detected it, and what it saw.
@@ -316,8 +316,6 @@ pub struct Ledger {
     pub public: Vec<Public>,
     /// Directions by receiving engine and tag.
     pub directions: FxHashMap<(u16, u32), Direction>,
-    /// Tombstones sent, by sending engine, peer and PSN: a peer that takes none counts as deaf.
-    pub tombstones: FxHashMap<(u16, Endpoint, u32), u32>,
     /// Requests of writes with immediate by engine, incarnation and message id.
     pub messages: FxHashMap<(u16, u32, u32), u32>,
     /// Incarnation of the engine that assigned the tag, by engine and tag.

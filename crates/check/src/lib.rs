@@ -12,6 +12,7 @@ pub mod class;
 pub mod cli;
 pub mod corpus;
 mod cover;
+mod deaf;
 mod draw;
 mod emit;
 mod faults;
@@ -36,6 +37,7 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+mod watchdog;
 pub mod workload;
 pub mod world;
 

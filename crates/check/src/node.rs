@@ -1,6 +1,7 @@
 //! One engine with its memory and objects, and what the oracles know of it.
 
 use crate::app::App;
+use crate::deaf::Deaf;
 use crate::draw::Draw;
 use crate::host::{Newest, Ring};
 use crate::ledger::{Ledger, Oracle, Public, Region, ReqState};
@@ -139,6 +140,8 @@ pub struct Node {
     pub engagements: FxHashMap<Endpoint, u32>,
     /// When each peer was last heard, by the engine's clock.
     pub heard: FxHashMap<Endpoint, Time>,
+    /// Peers that take no packet.
+    pub deaf: Deaf,
     /// Pacing by address.
     pub buckets: FxHashMap<IpAddr, Bucket>,
     /// Protection domains.
@@ -197,6 +200,7 @@ impl Node {
             contexts: FxHashMap::default(),
             engagements: FxHashMap::default(),
             heard: FxHashMap::default(),
+            deaf: Deaf::default(),
             buckets: FxHashMap::default(),
             pds: Vec::new(),
             cq: CqId(0),
@@ -279,6 +283,7 @@ impl Node {
         self.judgments.clear();
         self.contexts.clear();
         self.heard.clear();
+        self.deaf = Deaf::default();
         self.newest.clear();
         self.ring = Ring::draw(s, &self.cfg, self.id);
         self.buckets.clear();

@@ -4,9 +4,7 @@ use crate::ledger::{Ledger, Oracle, ReqState};
 use crate::node::Node;
 use crate::scenario::Scenario;
 use srd_core::wire::Verdict;
-use srd_core::{
-    AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle, limits,
-};
+use srd_core::{AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle};
 
 impl Node {
     /// Polls completions and events until there are none.
@@ -44,7 +42,9 @@ impl Node {
                 AsyncEvent::WrReleased(h) => self.released(led, h),
                 AsyncEvent::PeerUnresponsive(peer) => {
                     *self.engagements.entry(peer).or_default() += 1;
-                    self.silent(led, peer);
+                    if !self.deaf.report(peer) {
+                        self.silent(led, peer);
+                    }
                 }
                 AsyncEvent::PathMtu(ip, size) => {
                     let narrow = led.narrow_from.is_some_and(|from| from <= led.now);
@@ -66,19 +66,7 @@ impl Node {
         let now = self.clock.read(led.now);
         let (id, after) = (self.id, self.cfg.loss.unresponsive_after);
         let quiet = self.heard.get(&peer).is_none_or(|&t| now.since(t) >= after);
-        let mut most = 0;
-        led.tombstones.retain(|&(from, to, _), n| {
-            let ours = (from, to) == (id, peer);
-            most = if ours { most.max(*n) } else { most };
-            !ours
-        });
-        // The peer is heard, but takes not even an empty packet.
-        let deaf = most > u32::from(limits::RETRANSMITS_MAX);
-        // The peer is told that the context is gone.
-        led.disturbed |= deaf;
-        led.require(quiet || deaf, Oracle::Verdict, || {
-            format!("engine {id}: {peer:?} is not silent")
-        });
+        led.require(quiet, Oracle::Verdict, || format!("engine {id}: {peer:?} is not silent"));
     }
 
     fn released(&mut self, led: &mut Ledger, h: WrHandle) {

@@ -4,6 +4,7 @@ use crate::class::{Class, Classes};
 use crate::ledger::{Oracle, Tally, Violation};
 use crate::scenario::{Limits, Scenario};
 use crate::summary::Summary;
+use crate::watchdog::{Watchdog, Work, process_cpu};
 use crate::world::{Options, Outcome, run};
 use srd_fabric::Totals;
 use std::cell::RefCell;
@@ -52,26 +53,12 @@ pub fn check_twice(s: &Scenario) -> Outcome {
     first
 }
 
-/// A world that runs this long is in a loop: no world needs a hundredth of it.
-const WORLD_MAX: Duration = Duration::from_secs(60);
-
-/// What each thread runs: the seed, and the start in milliseconds of [`clock`] plus 1 (0 = none).
-type Under = (AtomicU64, AtomicU64);
-
-/// Ends the process and names the seed when a world loops inside a call: a thread cannot be
-/// stopped, and a run must not hang.
-fn watch(under: &[Under], over: &AtomicBool) {
+/// Watches the worlds of a run until it is over.
+fn watch(work: &[Work], over: &AtomicBool) {
+    let mut dog = Watchdog::new(work.len());
     while !over.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
-        for (seed, since) in under {
-            let began = since.load(Ordering::Relaxed);
-            let now = clock().as_millis() as u64 + 1;
-            if began != 0 && now.saturating_sub(began) > WORLD_MAX.as_millis() as u64 {
-                let seed = seed.load(Ordering::Relaxed);
-                tell(&format!("seed {seed} failed: Loop: no end after {WORLD_MAX:?}"));
-                std::process::exit(1);
-            }
-        }
+        dog.check(work);
     }
 }
 
@@ -114,17 +101,8 @@ fn clock() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// CPU time of this process, from Linux's `/proc/self/stat`: fields 14 and 15, in ticks of 10 ms.
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let fields = after_name.split_whitespace().skip(11).take(2);
-    let ticks: u64 = fields.filter_map(|f| f.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
-}
-
 /// Prints a line to standard error, ignoring errors.
-fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
@@ -133,7 +111,7 @@ fn tell(line: &str) {
 /// threads.
 #[expect(clippy::disallowed_methods, reason = "worlds on several cores; each has one thread")]
 pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
-    let (start, cpu_start) = (clock(), cpu());
+    let (start, cpu_start) = (clock(), process_cpu());
     let (next, done, minutes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let failed = AtomicBool::new(false);
     let sum = Mutex::new(Summary { threads: plan.threads, ..Summary::default() });
@@ -142,11 +120,12 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
         !ended && plan.time.is_none_or(|t| clock() - start < t)
     };
     let threads = plan.threads.max(1);
-    let under: Vec<Under> = (0..threads).map(|_| Under::default()).collect();
+    let under: Vec<Work> = (0..threads).map(|_| Work::default()).collect();
     let (thread_next, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = || {
         let mut own = Summary::default();
         let mine = &under[thread_next.fetch_add(1, Ordering::Relaxed) as usize];
+        mine.own();
         while on() {
             let k = next.fetch_add(1, Ordering::Relaxed);
             if k >= plan.seeds {
@@ -158,11 +137,10 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
             if plan.with.is_some_and(|c| !s.classes.has(c)) || !wanted {
                 continue;
             }
-            mine.0.store(s.seed, Ordering::Relaxed);
-            mine.1.store(clock().as_millis() as u64 + 1, Ordering::Relaxed);
+            mine.begin(s.seed);
             let twice = k.is_multiple_of(REPLAY_EVERY);
             let outcome = if twice { check_twice(&s) } else { check(&s, Options::default()) };
-            mine.1.store(0, Ordering::Relaxed);
+            mine.end();
             own.replays += u64::from(twice);
             own.add(&s, &outcome);
             if let Some(v) = &outcome.violation {
@@ -204,11 +182,11 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
     let looked_at = if plan.with.is_some() { looked_at } else { sum.seeds };
     sum.range = plan.first..plan.first.wrapping_add(looked_at);
     sum.wall = clock() - start;
-    sum.cpu = cpu().saturating_sub(cpu_start);
+    sum.cpu = process_cpu().saturating_sub(cpu_start);
     sum
 }
 
 /// Seconds of CPU time since `start`.
 fn secs(start: Duration) -> f64 {
-    cpu().saturating_sub(start).as_secs_f64()
+    process_cpu().saturating_sub(start).as_secs_f64()
 }

@@ -152,6 +152,13 @@ pub struct Scenario {
     pub incidents: Vec<(Ps, u32, Incident)>,
 }
 
+/// Payload of the packets that pass narrow paths.
+const MTU_LEAST: u16 = 384;
+
+/// Bytes of a packet beside its payload: headers of Ethernet, IP, UDP and SRD with the largest
+/// acknowledgment block of an ordinary packet.
+const HEADERS_BYTES: u64 = 200;
+
 /// Fault phase of a world with narrow paths: ten rounds of probes whose waits double from a few
 /// timeouts on.
 const NARROW_PS: Ps = 100 * MS;
@@ -336,12 +343,31 @@ impl Scenario {
     pub fn settle_ps(&self, packets: u64) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        // At full rate the largest possible backlog is sent within 20 ms.
         let one_by_one = packets * self.round_trip_ps();
         // To an adaptive rate, hosts that hold packets back look like queues of the network.
         let held = self.machine.hold_ps > 0 && self.config.rate.policy == RatePolicy::Srd;
         let slow = held || self.is_slow() || self.is_slow_search();
-        2 * ns * NS + 20 * MS + if slow { one_by_one } else { 0 }
+        // Nothing is faster than the rate itself; the rest is for what goes twice.
+        let at_rate = packets * self.packet_ps();
+        2 * ns * NS + 20 * MS + at_rate + if slow { one_by_one } else { 0 }
+    }
+
+    /// Time of one packet of the smallest size at the rate of an engine.
+    fn packet_ps(&self) -> Ps {
+        let r = &self.config.rate;
+        let rate = match r.policy {
+            RatePolicy::Fixed => r.rate_fixed_bytes_per_sec.min(r.line_bytes_per_sec),
+            RatePolicy::Srd => r.line_bytes_per_sec,
+        };
+        (self.least_mtu() + HEADERS_BYTES) * 1_000_000_000_000 / rate
+    }
+
+    /// Payload of the packets of the engine with the smallest MTU, which cuts its own requests and
+    /// the answers to them.
+    pub fn least_mtu(&self) -> u64 {
+        let engines = (0..self.hosts).flat_map(|h| self.slots.iter().map(move |&slot| (h, slot)));
+        let mtu = engines.map(|(h, slot)| self.config_of(h, slot).mtu).min().unwrap_or(64);
+        u64::from(if self.config.mtu_search { mtu.min(MTU_LEAST) } else { mtu })
     }
 
     /// Whether engines that search for a smaller size may fall to one packet per round trip: on a

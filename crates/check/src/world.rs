@@ -12,8 +12,6 @@ use std::rc::Rc;
 
 /// Events after which a world counts as a loop: some hundred times what the largest world needs.
 const EVENTS_MAX: u64 = 20_000_000;
-/// Payload of the packets that pass narrow paths.
-const MTU_LEAST: u16 = 384;
 /// Rounds of new requests after the settling time. All but the last may fail because of restarts.
 const ROUNDS: u64 = 8;
 
@@ -131,11 +129,9 @@ fn schedule(s: &Scenario, net: &mut Net) {
 /// Packets that all outstanding requests take if they are sent anew in the smallest packets that
 /// any two engines agree on, with one more packet each for a recall or a Cancel.
 fn packets_left(led: &Ledger, s: &Scenario) -> u64 {
-    let engines = (0..s.hosts).flat_map(|h| s.slots.iter().map(move |&slot| (h, slot)));
-    let mtu = engines.map(|(h, slot)| s.config_of(h, slot).mtu).min().unwrap_or(64);
-    let mtu = if s.config.mtu_search { mtu.min(MTU_LEAST) } else { mtu };
+    let mtu = s.least_mtu();
     let live = led.reqs.iter().filter(|r| r.state == ReqState::Live);
-    live.map(|r| u64::from(r.wr.len.div_ceil(mtu.into())) + 1).sum()
+    live.map(|r| u64::from(r.wr.len).div_ceil(mtu) + 1).sum()
 }
 
 /// Runs until `end` or the first violation.

@@ -8,6 +8,7 @@ use crate::{
         run::{EnvArgs, RunArgs},
     },
     key::KeyCommand,
+    manual::{CompletionsArgs, ManArgs},
     paths::PathsArgs,
     perf::PerfArgs,
     serve::ServeArgs,
@@ -19,9 +20,12 @@ use clap::{Parser, Subcommand};
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 the operation failed, 2 wrong usage, \
                           130 ended by Ctrl-C or SIGTERM (a server ends with 0).";
 
+/// Version and commit, from the build script.
+const VERSION: &str = env!("SRD_VERSION");
+
 /// Software SRD: reliable datagrams and RDMA over ordinary UDP, sprayed over many paths.
 #[derive(Parser)]
-#[command(name = "srd", version, about, after_help = EXIT_CODES)]
+#[command(name = "srd", version = VERSION, about, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true)]
 pub struct Cli {
     /// The command to run.
@@ -58,4 +62,8 @@ pub enum Command {
     Lab(srd_lab::cli::Command),
     /// Build a leaf-spine fabric of network namespaces, and measure SRD beside TCP on it
     Net(srd_testbed::NetArgs),
+    /// Print the manual page, or write the pages of all commands
+    Man(ManArgs),
+    /// Print completions of commands and options for a shell
+    Completions(CompletionsArgs),
 }

@@ -15,6 +15,7 @@ mod files;
 mod host;
 mod key;
 mod lab;
+mod manual;
 mod output;
 mod paths;
 mod perf;
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         Command::Env(args) => dropin::run::print_env(&args),
         Command::Doctor(args) => dropin::doctor::run(&args, &stop),
         Command::Key(command) => key::run(&command),
+        Command::Man(args) => manual::man(&args),
+        Command::Completions(args) => manual::completions(&args),
         Command::Net(_) | Command::Lab(_) => Ok(()),
     });
     exit_code_of(done)

@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the built-in experiments.
-const EXPERIMENTS: [&str; 39] = [
+const EXPERIMENTS: [&str; 40] = [
     "fig2",
     "fig3",
     "fig4",
@@ -111,6 +111,7 @@ const EXPERIMENTS: [&str; 39] = [
     "headofline",
     "deadlock",
     "timeouts",
+    "table",
     "outstanding",
     "peers",
     "flowcap",

@@ -255,6 +255,9 @@ bugs! {
     HostSignalStale,
     /// The receiver's backlog is cleared before an acknowledgment reports it.
     DepthCleared,
+    "giving up":
+    /// A peer that is heard is given up after 20 transmissions of a packet without content.
+    DeafEarly,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -14,19 +14,8 @@ fn at_work(seed: u64) -> Pair {
     for i in 0..4_000 {
         p.net.hosts[1].recv(p.qp[1], i, 500);
     }
-    work(&mut p, 10);
+    p.work(10);
     p
-}
-
-/// `n` more sends, all of which succeed, soon.
-fn work(p: &mut Pair, n: usize) {
-    let before = p.net.hosts[0].sends_done();
-    for i in 0..n {
-        p.send(0, i as u64, vec![1; 500]).unwrap();
-    }
-    let done = p.net.run_until(Span::from_ms(150), |net| net.hosts[0].sends_done() == before + n);
-    assert!(done, "{:#?}", p.net.hosts[0].engine.context_stats());
-    assert!(p.net.hosts[0].statuses().iter().all(|s| *s == Status::Ok));
 }
 
 fn is_reset(e: &AsyncEvent) -> bool {
@@ -56,7 +45,7 @@ fn a_reset_alone_ends_nothing() {
     }
     let n = p.net.hosts[0].sends_done();
     assert!(p.net.run_until(Span::from_ms(100), |net| net.hosts[0].sends_done() >= 30), "{n}");
-    work(&mut p, 10);
+    p.work(10);
     assert!(!p.net.hosts[0].events.iter().any(is_reset));
     let c = *p.net.hosts[0].engine.counters();
     assert_eq!((c.contexts_closed, c.doubts, c.doubts_refuted), (0, 1, 1));
@@ -107,7 +96,7 @@ fn one_number_far_ahead_locks_nobody_out() {
     for far in [9_000, 1 << 20, (1 << 31) - 1] {
         let mut p = at_work(4);
         p.net.forge((0, 1), Body::Probe, |h| h.tx_num = h.tx_num.wrapping_add(far));
-        work(&mut p, 100);
+        p.work(100);
         assert_eq!(p.net.hosts[1].engine.counters().doubts, 0);
     }
 }
@@ -129,7 +118,7 @@ fn numbers_far_ahead_spare_no_guess() {
         p.net.forge((0, 1), body, |h| h.tx_num = h.tx_num.wrapping_add(far));
     }
     assert_eq!(p.net.hosts[1].done.len(), before, "a forged datagram was delivered");
-    work(&mut p, 1_000);
+    p.work(1_000);
     let c = p.net.hosts[1].engine.counters();
     assert_eq!((c.doubts, c.doubts_refuted), (1, 1));
     let path_alone = |e: &AsyncEvent| matches!(e, AsyncEvent::PathChanged(..));

@@ -15,18 +15,8 @@ fn sealing() -> Pair {
     for i in 0..400 {
         p.net.hosts[1].recv(p.qp[1], i, 500);
     }
-    work(&mut p, 10);
+    p.work(10);
     p
-}
-
-/// `n` more sends, all of which succeed.
-fn work(p: &mut Pair, n: usize) {
-    let before = p.net.hosts[0].sends_done();
-    for i in 0..n {
-        p.send(0, i as u64, vec![1; 500]).unwrap();
-    }
-    assert!(p.net.run_until(Span::from_ms(150), |net| net.hosts[0].sends_done() == before + n));
-    assert!(p.net.hosts[0].statuses().iter().all(|s| *s == Status::Ok));
 }
 
 fn drops(p: &Pair, reason: DropReason) -> u64 {
@@ -52,7 +42,7 @@ fn a_packet_without_the_mark_changes_nothing() {
         p.net.run(Span::from_us(50));
         assert_eq!(drops(&p, DropReason::Unsealed), before + 1, "{body:?}");
     }
-    work(&mut p, 10);
+    p.work(10);
     assert_eq!(p.net.hosts[0].engine.counters().contexts_closed, 0);
 }
 
@@ -86,14 +76,14 @@ fn a_context_is_closed_for_another_key_when_it_rests() {
     let now = p.net.now;
     p.net.hosts[0].engine.context_close(now, tag);
     assert_eq!(stats(&p).state, "Open");
-    work(&mut p, 10);
+    p.work(10);
     let limit = p.net.hosts[0].engine.config().idle_after.scale(20, 1);
     assert!(p.net.run_until(limit, |net| !net.hosts[0].engine.context_stats()[0].is_active));
     let now = p.net.now;
     p.net.hosts[0].engine.context_close(now, tag);
     assert_eq!(stats(&p).state, "Closing");
     assert!(p.net.run_until(limit, |net| net.hosts[0].engine.context_stats().is_empty()));
-    work(&mut p, 10);
+    p.work(10);
 }
 
 /// A Close was withdrawn when work of ours came, and the acknowledgment of that work, which was

@@ -1,6 +1,7 @@
 //! Execution of many runs on several threads. Results are in the order of the jobs, independently
 //! of the number of threads.
 
+use crate::check::place;
 use crate::result::RunResult;
 use crate::run::run;
 use crate::spec::{Spec, SpecFile};
@@ -104,12 +105,8 @@ pub fn run_all(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(at) else { return };
-            let result = run(&job.spec, Path::new(&job.folder), job.seed).map_err(|e| {
-                match job.spec.case.as_str() {
-                    "" => format!("{}: {e}", job.spec.name),
-                    case => format!("{}, case \"{case}\": {e}", job.spec.name),
-                }
-            });
+            let result = run(&job.spec, Path::new(&job.folder), job.seed)
+                .map_err(|e| format!("{}: {e}", place(&job.spec.name, &job.spec.case)));
             *results[at].lock().expect("no run panics while it stores") = Some(result);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
         }

@@ -4,12 +4,21 @@
 use crate::policy::own_policies;
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
+    VerbSpec,
 };
 use crate::{app, away, mixed, noise, rings};
 use srd_fabric::PACKET_BYTES_MAX;
 
 /// Most placements of a run, about a week of computing.
 const PLACEMENTS_MAX: u32 = 10_000_000;
+
+/// Where an error is: the experiment, and its case if that has a name.
+pub fn place(experiment: &str, case: &str) -> String {
+    match case {
+        "" => experiment.to_string(),
+        case => format!("{experiment}, case \"{case}\""),
+    }
+}
 
 /// Checks that a case's transport and its settings are compatible.
 ///
@@ -32,6 +41,7 @@ fn group(spec: &Spec) -> Result<(), String> {
     poisson(spec)?;
     program(spec)?;
     host_model(spec)?;
+    trace(spec)?;
     let name = match spec.transport {
         Transport::Srd => "srd",
         Transport::Tcp => "tcp",
@@ -153,6 +163,28 @@ fn program(spec: &Spec) -> Result<(), String> {
         return Err("workload.pattern: \"app\" and \"goal\" are for transport = \"srd\", \
                     \"tcp\", \"rc\" or \"ue\""
             .into());
+    }
+    Ok(())
+}
+
+/// Checks a trace of packets.
+fn trace(spec: &Spec) -> Result<(), String> {
+    if !spec.measure.trace {
+        return Ok(());
+    }
+    let traced =
+        matches!(spec.transport, Transport::Srd | Transport::Tcp | Transport::Rc | Transport::Ue);
+    if !traced || spec.engine.verb == VerbSpec::Send {
+        return Err("measure.trace is for transport = \"srd\" (with writes), \"tcp\", \"rc\" or \
+                    \"ue\"; leave it out"
+            .into());
+    }
+    if spec.workload.rounds != 1 || app::is_program(spec.workload.pattern) {
+        return Err(
+            "measure.trace follows each byte of a flow once: give workload.rounds = 1, and \
+                    no program (\"app\", \"goal\")"
+                .into(),
+        );
     }
     Ok(())
 }

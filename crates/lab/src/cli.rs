@@ -7,7 +7,7 @@ mod paper;
 
 use crate::app;
 use crate::batch::{Seeds, jobs_of, run_all};
-use crate::check::check;
+use crate::check::{check, place};
 use crate::figures::figures;
 use crate::pages::huge_pages;
 use crate::plots::plots;
@@ -219,7 +219,7 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
     }
     for case in &mut file.cases {
         let checked = check(case).and_then(|()| app::ready(case, &file.folder));
-        checked.map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
+        checked.map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
         case.measure.observe |= o.out.is_some();
     }
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {

@@ -2,6 +2,7 @@
 
 use crate::result::{Detail, RunResult, Tally};
 use crate::spec::Spec;
+use crate::state::HostState;
 use crate::stats::Summary;
 use srd_fabric::rng::stream_seed;
 use srd_fabric::{Drops, Rng, SwitchId, Topology};
@@ -78,6 +79,8 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         last_hop_bytes_max: 0,
         observation: None,
         order: None,
+        trace: None,
+        state: HostState::default(),
         phase_ps: None,
         app: None,
         open_loop: None,

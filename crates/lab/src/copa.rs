@@ -9,6 +9,7 @@ use crate::observe::{Counted, Resent};
 use crate::result::{Detail, RunResult, Tally};
 use crate::rounds::{Calls, Running};
 use crate::run::{Outcome, Plan};
+use crate::state::HostState;
 use srd_copa::{CopaConfig, CopaHost, CopaPacket, Counters, Verb};
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, US, World, WorldConfig};
 use std::rc::Rc;
@@ -171,5 +172,13 @@ fn outcome(world: &World<CopaPacket, CopaLabHost>, config: CopaConfig) -> Outcom
         duplicates: counters.again + counters.early,
     };
     let detail = Detail::Copa(Box::new(CopaOutcome { config, counters }));
-    Outcome { detail, tally, goodput, flow_goodput: Vec::new(), order: None }
+    Outcome {
+        detail,
+        tally,
+        goodput,
+        flow_goodput: Vec::new(),
+        order: None,
+        trace: None,
+        state: HostState::default(),
+    }
 }

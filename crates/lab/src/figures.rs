@@ -12,11 +12,12 @@ use crate::figures_load::slowdown_rows;
 use crate::figures_mixed::group_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::figures_rival::{count_tables, victim_rows};
+use crate::figures_trace::{state_rows, trace_rows};
 use crate::limits::limit_rows;
 use crate::pauses::{deadlock_rows, pause_rows};
 use crate::report::columns;
-use crate::result::{RunResult, SrdObjects};
-use crate::spec::{FaultSpec, Transport};
+use crate::result::RunResult;
+use crate::spec::FaultSpec;
 use crate::stats::Quantiles;
 use srd_fabric::{MS, Ps};
 
@@ -121,9 +122,7 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
     add("throughput of single flows, Gb/s", share_rows(&cases));
     add("after the fault, against the same run without it", dip_rows(&cases));
     add("order: what packets would wait for earlier ones of their flow", order_rows(&cases));
-    if name == "scale" {
-        add("state per host (RC: one queue pair per peer and process)", scale_rows(&cases, cost));
-    }
+    trace_tables(&cases, name, cost, &mut add);
     out
 }
 
@@ -140,6 +139,29 @@ fn app_tables(cases: &[&[RunResult]], add: &mut impl FnMut(&str, Vec<Vec<String>
          (allreduce) or (N - 1) / N (all-to-all) over the time",
         collective_rows(cases),
     );
+}
+
+/// Tables of what the network saw of packets, and of the state of hosts.
+fn trace_tables(
+    cases: &[&[RunResult]],
+    name: &str,
+    cost: bool,
+    add: &mut impl FnMut(&str, Vec<Vec<String>>),
+) {
+    add(
+        "what the network saw of data packets: early: before an earlier one of their flow; wait of \
+         early packets until all earlier ones have arrived (any: the receiver hands them on at \
+         once); paths of an only flow; repair: from a loss until the lost part has arrived; under \
+         way: from the sender's card to the receiver; queue: largest backlog before a receiver",
+        trace_rows(cases),
+    );
+    if name == "scale" || name == "table" {
+        add(
+            "state of the host that has most, counted at the end of the run; bytes: of contexts or \
+             ends of connections in this implementation, with their queues",
+            state_rows(cases, cost),
+        );
+    }
 }
 
 /// Tables of lossless Ethernet and of the rivals.
@@ -387,44 +409,6 @@ fn order_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             (o.held_bytes_max / 1000).to_string(),
             o.dropped.to_string(),
         ]);
-    }
-    rows
-}
-
-fn scale_rows(cases: &[&[RunResult]], cost: bool) -> Vec<Vec<String>> {
-    let mut rows = head(&[
-        "case",
-        "hosts",
-        "peers that it sends to",
-        "and hears from",
-        "SRD queue pairs",
-        "RC queue pairs",
-        "SRD contexts opened",
-    ]);
-    if cost {
-        rows[0].extend(["memory grown per host KB", "per context B"].map(String::from));
-    }
-    for case in cases.iter().filter(|c| c[0].spec.transport == Transport::Srd) {
-        let r = &case[0];
-        let SrdObjects { queue_pairs, peers } = r.srd_objects();
-        let hosts = u64::from(r.hosts.max(1));
-        let opened = r.srd_counters().map_or(0, |c| c.contexts_opened);
-        let mut row = vec![
-            name_of(case),
-            hosts.to_string(),
-            peers.to_string(),
-            peers.to_string(),
-            queue_pairs.to_string(),
-            // Each flow is between two processes: one queue pair at each end, in both directions.
-            (2 * peers).to_string(),
-            (opened / hosts).to_string(),
-        ];
-        if cost {
-            let grown = r.memory_grown_bytes as f64;
-            row.push(format!("{:.1}", grown / hosts as f64 / 1e3));
-            row.push(format!("{:.0}", grown / opened.max(1) as f64));
-        }
-        rows.push(row);
     }
     rows
 }

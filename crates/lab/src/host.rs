@@ -10,6 +10,7 @@ use crate::noise::HostModel;
 use crate::observe::{Counted, Resent};
 use crate::packet::{LabPacket, wire_bytes};
 use crate::rounds::WARM;
+use crate::state::HostState;
 use crate::watch::{Watch, WatchSpec, address_of, place_of};
 use kernel::Kernel;
 use rustc_hash::FxHashMap;
@@ -282,9 +283,11 @@ impl SrdHost {
         bytes: u64,
         remote: Remote,
     ) -> Result<u64, String> {
-        let qps_max = if self.settings.qp_shared { 1 } else { 254 };
         let n = self.sending.len();
-        if self.send_qps.len() < qps_max && self.send_qps.len() <= n {
+        if self.settings.qp_shared {
+            // One queue pair sends and receives.
+            self.send_qps = vec![self.receive_from(dst)?.qpn];
+        } else if self.send_qps.len() < 254 && self.send_qps.len() <= n {
             let qp = self.qp_new(1)?;
             self.send_qps.push(qp);
         }
@@ -304,13 +307,21 @@ impl SrdHost {
         Ok(n as u64)
     }
 
-    /// Number of queue pairs created, and of hosts that its flows address.
-    pub fn queue_pairs_and_peers(&self) -> (u64, u64) {
+    /// Queue pairs and contexts of this process, and the bytes that its engine holds for them.
+    pub fn state(&self) -> HostState {
+        let mut qps: Vec<Qpn> = self.send_qps.iter().copied().chain(self.recv_qp).collect();
+        qps.sort_unstable();
+        qps.dedup();
+        let contexts = self.engine.context_stats();
         let mut peers: Vec<u32> = self.sending.iter().map(|s| s.dst.0).collect();
         peers.sort_unstable();
         peers.dedup();
-        let received = u64::from(self.recv_qp.is_some());
-        (self.send_qps.len() as u64 + received, peers.len() as u64)
+        HostState {
+            queue_pairs: qps.len() as u64,
+            contexts: contexts.len() as u64,
+            peers: peers.len() as u64,
+            bytes: self.engine.peers_held_bytes() as u64,
+        }
     }
 
     /// The engine, read-only.

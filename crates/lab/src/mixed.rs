@@ -50,9 +50,12 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         return Err(format!("workload.also: at most {} groups, please", GROUPS_MAX - 1));
     }
     let measure = &spec.measure;
-    for (field, given) in
-        [("order", measure.order), ("phase", measure.phase), ("fluid", measure.fluid)]
-    {
+    for (field, given) in [
+        ("order", measure.order),
+        ("phase", measure.phase),
+        ("fluid", measure.fluid),
+        ("trace", measure.trace),
+    ] {
         if given {
             return Err(format!(
                 "measure.{field}: not with [[workload.also]], as it belongs to one transport; \
@@ -326,6 +329,7 @@ fn finish(
             "" => name.clone(),
             case => format!("{case}, {name}"),
         };
+        result.spec.workload.name = Some(name.clone());
         result.spec.labels.push(name);
         results.push(result);
     }

@@ -12,11 +12,14 @@ mod sweeps;
 pub use html::{add_figure, document, page, rows_page};
 pub use series::{csv, series_csv, summary_csv};
 
+use crate::app::AppOutcome;
 use crate::pauses::{PauseOutcome, TierPauses};
 use crate::poisson::{OpenLoop, by_class};
 use crate::result::RunResult;
 use crate::rings::RingOutcome;
+use crate::state::HostState;
 use crate::stats::Quantiles;
+use crate::trace::TraceOutcome;
 use rows::{Cost, Row};
 use serde_json::{Value, json as object};
 use srd_fabric::DropReason;
@@ -155,6 +158,47 @@ fn open_loop(r: &OpenLoop) -> Value {
     object!({ "offered": r.offered, "undone": r.undone, "classes": classes })
 }
 
+/// Times of a program.
+fn app(a: &AppOutcome) -> Value {
+    let steps = Quantiles::of(a.steps_ps.iter().map(|ps| *ps as f64 / 1e6).collect());
+    object!({
+        "ranks": a.ranks,
+        "done": a.done,
+        "operations_undone": a.undone,
+        "total_us": a.total_ps as f64 / 1e6,
+        "steps": a.steps_ps.len(),
+        "step_us": quantiles(&steps),
+        "waiting_share": a.waiting_share(),
+        "efficiency": a.efficiency(),
+    })
+}
+
+/// State of the host that has most.
+fn state(s: &HostState) -> Value {
+    object!({
+        "queue_pairs": s.queue_pairs,
+        "contexts": s.contexts,
+        "peers": s.peers,
+        "bytes": s.bytes,
+    })
+}
+
+/// What the network saw of packets.
+fn trace(t: &TraceOutcome) -> Value {
+    let times = |us: &[f64]| quantiles(&Quantiles::of(us.to_vec()));
+    object!({
+        "packets": t.packets,
+        "early": t.early,
+        "wait_us": times(&t.waits_us),
+        "lost": t.lost,
+        "repair_us": times(&t.repairs_us),
+        "under_way_us": times(&t.travels_us),
+        "marked": t.marked,
+        "paths": t.paths,
+        "paths_all": t.paths_all,
+    })
+}
+
 fn ring(r: &RingOutcome) -> Value {
     let s = &r.stats;
     object!({
@@ -230,6 +274,9 @@ fn one(r: &RunResult) -> Value {
         "deadlock": r.deadlock,
         "pauses": r.pauses.as_ref().map(pauses),
         "open_loop": r.open_loop.as_ref().map(open_loop),
+        "app": r.app.as_ref().map(app),
+        "state": state(&r.state),
+        "trace": r.trace.as_ref().map(trace),
         "events": r.events,
         "simulated_us": r.end_ps as f64 / 1e6,
         "cpu_s": r.cpu_ns as f64 / 1e9,

@@ -12,7 +12,9 @@ use crate::rings::RingOutcome;
 use crate::rival::RivalOutcome;
 use crate::saa::SaaOutcome;
 use crate::spec::{Spec, Transport};
+use crate::state::HostState;
 use crate::stats::Summary;
+use crate::trace::TraceOutcome;
 use crate::workload::Flow;
 use srd_core::config::EngineConfig;
 use srd_core::counters::Counters;
@@ -83,6 +85,10 @@ pub struct RunResult {
     pub observation: Option<Box<Observation>>,
     /// Cost of in-order delivery, if `spec.measure.order` is set.
     pub order: Option<OrderCost>,
+    /// What the network saw of packets, if `spec.measure.trace` is set.
+    pub trace: Option<TraceOutcome>,
+    /// State that a host keeps for its peers: the most of any host, counted at the end.
+    pub state: HostState,
     /// Rings of hosts, if the spec has any.
     pub rings: Vec<RingOutcome>,
     /// Pauses of links, with priority flow control.
@@ -132,15 +138,6 @@ pub struct Tally {
     pub socket_drops: u64,
 }
 
-/// Objects of one SRD host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SrdObjects {
-    /// Queue pairs.
-    pub queue_pairs: u64,
-    /// Number of hosts that its flows address.
-    pub peers: u64,
-}
-
 /// Configuration and counters of the protocol that ran.
 #[derive(Clone, Debug)]
 pub enum Detail {
@@ -150,8 +147,6 @@ pub enum Detail {
         engine: Box<EngineConfig>,
         /// Sum of the counters of all engines.
         counters: Box<Counters>,
-        /// Largest number of each object on any host.
-        objects: SrdObjects,
         /// Counters of kernel models, if hosts have one.
         kernels: Option<KernelCounts>,
     },
@@ -242,13 +237,6 @@ impl RunResult {
         match &self.detail {
             Detail::Srd { counters, .. } => Some(counters),
             _ => None,
-        }
-    }
-    /// Largest number of each object on any SRD host; zeros for another transport.
-    pub fn srd_objects(&self) -> SrdObjects {
-        match &self.detail {
-            Detail::Srd { objects, .. } => *objects,
-            _ => SrdObjects::default(),
         }
     }
     /// COPA's results; `None` for another transport.

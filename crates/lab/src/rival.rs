@@ -10,6 +10,9 @@ use crate::observe::{Counted, Resent};
 use crate::result::{Detail, RunResult, Tally};
 use crate::rounds::{Calls, Running};
 use crate::run::{Outcome, Plan};
+use crate::spec::Transport;
+use crate::state::{HostState, States};
+use crate::trace::{Trace, Traced};
 use crate::workload::Flow;
 use rustc_hash::FxHashMap;
 use srd_fabric::rng::stream_seed;
@@ -40,6 +43,9 @@ pub struct RivalOutcome {
 #[derive(Debug, Default)]
 pub struct Registry {
     flow_of: FxHashMap<(HostId, u32), u32>,
+    /// Reliable datagram: flows whose messages a connection carries, in order, with the bytes of
+    /// each that have not arrived.
+    queued: FxHashMap<(HostId, u32), VecDeque<(u32, u64)>>,
     /// Length of an interval; 0: nothing is recorded.
     interval_ps: Ps,
     /// Payload of each flow per interval.
@@ -48,6 +54,22 @@ pub struct Registry {
     observed: bool,
     /// Messages of each flow that have not arrived; empty unless flows carry those of a program.
     awaited: Vec<Awaited>,
+}
+
+impl Registry {
+    /// The flow of the next `bytes` that arrive on a connection.
+    fn flow_of(&mut self, conn: (HostId, u32), bytes: u32) -> Option<u32> {
+        let Some(queue) = self.queued.get_mut(&conn) else {
+            return self.flow_of.get(&conn).copied();
+        };
+        let (flow, left) = queue.front_mut()?;
+        let flow = *flow;
+        *left = left.saturating_sub(bytes.into());
+        if *left == 0 {
+            queue.pop_front();
+        }
+        Some(flow)
+    }
 }
 
 /// Messages of one flow under way to its receiver, which the connection carries in order.
@@ -74,6 +96,8 @@ pub struct RivalHost<H> {
     registry: Rc<RefCell<Registry>>,
     board: SharedBoard,
     sending: Vec<Sending>,
+    /// Reliable datagram: the connection to each host, which all processes use.
+    contexts: Option<FxHashMap<HostId, u32>>,
 }
 
 impl<H> RivalHost<H> {
@@ -94,15 +118,15 @@ impl<H> RivalHost<H> {
         }
         let registry = &mut *self.registry.borrow_mut();
         for got in reports.got.drain(..) {
-            let Some(flow) = registry.flow_of.get(&(got.src, got.conn)) else { continue };
+            let Some(flow) = registry.flow_of((got.src, got.conn), got.bytes) else { continue };
             if registry.observed {
-                self.board.progress_add(*flow, got.bytes);
+                self.board.progress_add(flow, got.bytes);
             }
-            if let Some(awaited) = registry.awaited.get_mut(*flow as usize) {
-                awaited.take(*flow, got.bytes, now, &self.board);
+            if let Some(awaited) = registry.awaited.get_mut(flow as usize) {
+                awaited.take(flow, got.bytes, now, &self.board);
             }
             let Some(at) = now.checked_div(registry.interval_ps) else { continue };
-            let series = &mut registry.goodput[*flow as usize];
+            let series = &mut registry.goodput[flow as usize];
             if series.len() <= at as usize {
                 series.resize(at as usize + 1, 0);
             }
@@ -130,11 +154,21 @@ impl<P, H: FlowHost<P>> Host<P> for RivalHost<H> {
     fn on_call(&mut self, _: Ps, token: u64, io: &mut HostIo<'_, P>) {
         let sending = &mut self.sending[(token & 0xFFFF_FFFF) as usize];
         let (host, registry) = (&mut self.host, &self.registry);
+        let context = &mut self.contexts;
         let conn = *sending.conn.get_or_insert_with(|| {
-            let conn = host.connect(sending.dst);
+            let mut connect = || host.connect(sending.dst);
+            let conn = match context {
+                Some(of) => *of.entry(sending.dst).or_insert_with(connect),
+                None => connect(),
+            };
             registry.borrow_mut().flow_of.insert((io.host(), conn), sending.flow);
             conn
         });
+        if context.is_some() {
+            let queued = &mut registry.borrow_mut().queued;
+            let queue = queued.entry((io.host(), conn)).or_default();
+            queue.push_back((sending.flow, sending.bytes));
+        }
         if let Some(awaited) = registry.borrow_mut().awaited.get_mut(sending.flow as usize) {
             awaited.numbers.push_back((token >> 32) as u32);
         }
@@ -254,7 +288,7 @@ pub struct Start {
     parameters: Vec<(String, String)>,
 }
 
-fn run<P: Clone, H: FlowHost<P> + Repeating>(
+fn run<P: Clone + Traced, H: FlowHost<P> + Repeating>(
     plan: &Plan<'_>,
     start: &Start,
     make: impl Fn(HostId, u64) -> H,
@@ -268,10 +302,21 @@ fn run<P: Clone, H: FlowHost<P> + Repeating>(
     let world = world.map_err(|e| format!("network: {e}"))?;
     let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
     plan.prepare(&mut running.world)?;
+    let trace = Trace::start(plan, &mut running.world);
     let base_rtt = plan.base_rtt(&start.framing);
     Ok(plan.execute(running, &start.framing, base_rtt, |world| {
-        outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, start, &registry.borrow())
+        let hosts: Vec<_> = world.hosts().iter().collect();
+        let out = outcome(&hosts, plan, start, &registry.borrow());
+        Outcome { trace: trace.map(|t| t.finish(plan, world)), ..out }
     }))
+}
+
+/// Whether the transport is a reliable datagram, whose connections are between hosts and serve all
+/// of their processes. The messages of a program have connections of their own.
+fn is_datagram(plan: &Plan<'_>) -> bool {
+    plan.spec.transport == Transport::Rc
+        && plan.spec.rc.outstanding == Some(1)
+        && plan.flows.program.is_none()
 }
 
 /// Registry shared by the hosts of a run.
@@ -294,6 +339,7 @@ pub fn hosts_of<H>(
     let flows = &plan.flows.flows;
     let registry = Rc::new(RefCell::new(Registry {
         flow_of: FxHashMap::default(),
+        queued: FxHashMap::default(),
         interval_ps: plan.spec.measure.goodput_us * US,
         goodput: vec![Vec::new(); flows.len()],
         observed: plan.spec.measure.observe,
@@ -304,6 +350,7 @@ pub fn hosts_of<H>(
         registry: Rc::clone(&registry),
         board: Rc::clone(board),
         sending: Vec::new(),
+        contexts: is_datagram(plan).then(FxHashMap::default),
     };
     let mut hosts: Vec<RivalHost<H>> = (0..plan.topo.hosts()).map(host).collect();
     let mut calls = Calls { tokens: Vec::new(), warm: Vec::new(), background: Vec::new() };
@@ -358,5 +405,23 @@ pub fn outcome<P, H: FlowHost<P> + Repeating>(
         ..Tally::default()
     };
     let flow_goodput = if plan.spec.measure.flows { registry.goodput.clone() } else { Vec::new() };
-    Outcome { detail: Detail::Rival(Box::new(detail)), tally, goodput, flow_goodput, order: None }
+    Outcome {
+        detail: Detail::Rival(Box::new(detail)),
+        tally,
+        goodput,
+        flow_goodput,
+        order: None,
+        trace: None,
+        state: state_of(hosts, plan),
+    }
+}
+
+/// Queue pairs of the host that has most, and the bytes of their ends.
+fn state_of<P, H: FlowHost<P>>(hosts: &[&RivalHost<H>], plan: &Plan<'_>) -> HostState {
+    let mut states = States::new(plan);
+    for s in hosts.iter().flat_map(|h| &h.sending).filter(|s| s.conn.is_some()) {
+        states.connected(s.flow);
+    }
+    let bytes = |h: usize| hosts[h].host.state_bytes();
+    if is_datagram(plan) { states.datagram(bytes) } else { states.most(bytes) }
 }

@@ -8,7 +8,9 @@ use crate::observe::{Counted, Observation, interval_for};
 use crate::result::{Detail, OrderCost, RunResult, Tally};
 use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
+use crate::state::HostState;
 use crate::stats::Summary;
+use crate::trace::TraceOutcome;
 use crate::workload::{Flow, Flows};
 use crate::{
     app, congestion, copa, fluid, limits, mixed, pauses, poisson, rings, rival, saa, srd, tcp,
@@ -95,6 +97,10 @@ pub struct Outcome {
     pub flow_goodput: Vec<Vec<u64>>,
     /// Cost of in-order delivery.
     pub order: Option<OrderCost>,
+    /// What the network saw of packets.
+    pub trace: Option<TraceOutcome>,
+    /// State for peers, the most of any host.
+    pub state: HostState,
 }
 
 /// Executes `spec` with `seed`. `folder`: folder of the files that the spec names.
@@ -309,6 +315,8 @@ impl Plan<'_> {
             last_hop_bytes_max: self.last_hop_bytes_max(world),
             observation: ran.observation.take(),
             order: out.order,
+            trace: out.trace,
+            state: out.state,
             rings: rings::outcomes(world, &self.rings),
             pauses: pauses::outcome(world),
             limits: limits::outcome(world),

@@ -11,6 +11,7 @@ use crate::result::{Detail, RunResult, Tally};
 use crate::rounds::{Calls, Running};
 use crate::run::{Outcome, Plan};
 use crate::spec::{InjectionSpec, RatesSpec, SaaSpec};
+use crate::state::HostState;
 use srd_fabric::{Delivered, Host, HostId, HostIo, LinkId, Ps, Rng, SwitchId, World};
 use srd_saa::{
     ANNOUNCE, ASK, ControlCounters, Injection, Phase, PhaseFlow, Rates, SaaConfig, SaaHost,
@@ -255,5 +256,7 @@ fn outcome(
         goodput: Vec::new(),
         flow_goodput: Vec::new(),
         order: None,
+        trace: None,
+        state: HostState::default(),
     }
 }

@@ -6,11 +6,13 @@ use crate::floor::{Framing, Ways};
 use crate::host::{KernelCounts, SrdHost, SrdSettings, Verb, engine_config, socket_config};
 use crate::packet::LabPacket;
 use crate::policy::own_policies;
-use crate::result::{Detail, SrdObjects, Tally};
+use crate::result::{Detail, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
 use crate::server::SrdServer;
 use crate::spec::{DefaultsSpec, EngineSpec, HostPolicySpec, OrderSpec, Spec, VerbSpec};
+use crate::state::HostState;
+use crate::trace::Trace;
 use crate::watch::{Watch, WatchSpec};
 use crate::workload::{Flow, Flows};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -30,7 +32,7 @@ const BARRIER_US_MIN: u64 = 2;
 
 type SrdWorld = World<LabPacket, SrdServer>;
 /// Most processes of a host, which is the number of engine slots of an address.
-const PROCESSES_MAX: u32 = 64;
+pub const PROCESSES_MAX: u32 = 64;
 /// Stream kind of the draws of a process' kernel model.
 const STREAM_KERNEL: u64 = 0x6e015e;
 /// First index of background flows.
@@ -51,8 +53,10 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     let mut running =
         Running::new(plan.spec, &plan.flows, world_of(plan, hosts)?, board, calls, plan.seed);
     plan.prepare(&mut running.world)?;
+    let trace = Trace::start(plan, &mut running.world);
     Ok(plan.execute(running, &framing, base_rtt, |world| {
-        outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, settings.engine)
+        let out = outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, settings.engine);
+        Outcome { trace: trace.map(|t| t.finish(plan, world)), ..out }
     }))
 }
 
@@ -66,7 +70,7 @@ pub fn hosts_of(
     board: &SharedBoard,
 ) -> Result<(Vec<SrdServer>, Calls), String> {
     let e = &plan.spec.engine;
-    let processes = e.senders_per_host.max(e.receivers_per_host);
+    let processes = e.senders_per_host.max(e.receivers_per_host).max(plan.flows.processes);
     let shares = settings.engine.host_shared;
     let pairs = &plan.flows.background;
     let background_hosts: FxHashSet<HostId> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -100,7 +104,7 @@ pub fn hosts_of(
     };
     let mut hosts = (0..plan.topo.hosts()).map(host).collect::<Result<Vec<_>, String>>()?;
     let flows = &plan.flows.flows;
-    let ends = ends_of(flows, e);
+    let ends = ends_of(&plan.flows, e);
     let mut tokens = Vec::new();
     for (i, (f, ends)) in flows.iter().zip(&ends).enumerate() {
         tokens.push(flow_attach(&mut hosts, i as u32, ends, f.bytes)?);
@@ -119,9 +123,10 @@ pub fn hosts_of(
 fn world_of(plan: &Plan<'_>, hosts: Vec<SrdServer>) -> Result<SrdWorld, String> {
     let mut hosts = hosts.into_iter();
     let mut config = away::world_config(plan.spec, WorldConfig::new(plan.seed));
-    // Within windows, hosts share only the board, which records times. Triggers need events in
-    // order.
+    // Within windows, hosts share only the board, which records times. Triggers and a trace need
+    // events in order.
     config.windows = plan.flows.program.is_none()
+        && !plan.spec.measure.trace
         && plan.flows.triggers.is_empty()
         && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
     let world =
@@ -150,18 +155,14 @@ pub fn outcome(hosts: &[&SrdServer], plan: &Plan<'_>, engine: EngineConfig) -> O
             flow_goodput[*flow as usize].clone_from(series);
         }
     }
-    let objects = objects_of(hosts);
     Outcome {
-        detail: Detail::Srd {
-            engine: Box::new(engine),
-            counters: Box::new(counters),
-            objects,
-            kernels,
-        },
+        detail: Detail::Srd { engine: Box::new(engine), counters: Box::new(counters), kernels },
         tally,
         goodput: goodput_of(hosts),
         flow_goodput,
         order: Watch::order_cost(processes(hosts).map(SrdHost::watch)),
+        trace: None,
+        state: state_of(hosts),
     }
 }
 
@@ -205,7 +206,8 @@ pub fn settings_of(
         DefaultsSpec::Datacenter => engine_config(e.mtu, line, told.unwrap_or(base_rtt)),
         DefaultsSpec::Sockets => socket_config(e.mtu, line, told),
     };
-    engine_override(&mut engine, e)?;
+    let engines = e.senders_per_host.max(e.receivers_per_host).max(flows.processes);
+    engine_override(&mut engine, e, engines)?;
     engine.validate().map_err(|e| format!("engine: {e}"))?;
     if e.message_bytes == 0 || e.message_bytes > 1 << 30 {
         return Err("engine.message_bytes must be from 1 to 1,073,741,824".into());
@@ -234,7 +236,7 @@ pub fn settings_of(
     Ok((settings, base_rtt))
 }
 
-fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
+fn engine_override(c: &mut EngineConfig, e: &EngineSpec, engines: u32) -> Result<(), String> {
     let bytes_per_s = |gbps: f64| (gbps * 1e9 / 8.0) as u64;
     if let Some(paths) = e.paths {
         c.path.paths = paths;
@@ -271,7 +273,6 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
     if let Some(n) = e.ack_every {
         c.ack.every = n;
     }
-    let engines = e.senders_per_host.max(e.receivers_per_host);
     let own_rate = c.own.rate.is_some();
     c.host_shared = e.host_shared && engines > 1 && c.rate.policy == RatePolicy::Srd && !own_rate;
     for name in &e.guards_off {
@@ -295,8 +296,15 @@ struct Ends {
 }
 
 /// Assigns the flows of a host to its processes in turn.
-fn ends_of(flows: &[Flow], e: &EngineSpec) -> Vec<Ends> {
+fn ends_of(flows: &Flows, e: &EngineSpec) -> Vec<Ends> {
     let mut sent: FxHashMap<HostId, usize> = FxHashMap::default();
+    let between = |(i, f): (u32, &Flow)| {
+        let (from, to) = flows.processes_of(i);
+        Ends { src: (f.src, from as usize), dst: (f.dst, to as usize) }
+    };
+    if flows.processes > 1 {
+        return (0..).zip(&flows.flows).map(between).collect();
+    }
     let ends = |f: &Flow| {
         let n = sent.entry(f.src).or_default();
         let k = std::mem::replace(n, *n + 1);
@@ -305,7 +313,7 @@ fn ends_of(flows: &[Flow], e: &EngineSpec) -> Vec<Ends> {
             dst: (f.dst, k % e.receivers_per_host as usize),
         }
     };
-    flows.iter().map(ends).collect()
+    flows.flows.iter().map(ends).collect()
 }
 
 /// Adds a flow to its hosts; returns its token.
@@ -337,16 +345,14 @@ fn processes<'a>(hosts: &'a [&'a SrdServer]) -> impl Iterator<Item = &'a SrdHost
     hosts.iter().flat_map(|h| h.processes())
 }
 
-/// Largest number of each object on any host.
-fn objects_of(hosts: &[&SrdServer]) -> SrdObjects {
-    let mut most = SrdObjects::default();
-    for host in hosts {
-        let counts = host.processes().map(SrdHost::queue_pairs_and_peers);
-        let (queue_pairs, peers) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1.max(b.1)));
-        most.queue_pairs = most.queue_pairs.max(queue_pairs);
-        most.peers = most.peers.max(peers);
-    }
-    most
+/// The most of each kind of state on any host.
+fn state_of(hosts: &[&SrdServer]) -> HostState {
+    hosts
+        .iter()
+        .map(|h| h.processes().map(SrdHost::state))
+        .fold(HostState::default(), |most, own| {
+            most.most(own.reduce(HostState::plus).unwrap_or_default())
+        })
 }
 
 /// Sum of the engines' counters.

@@ -11,6 +11,8 @@ use crate::result::{Detail, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
 use crate::spec::Spec;
+use crate::state::{HostState, States};
+use crate::trace::Trace;
 use rustc_hash::{FxHashMap, FxHashSet};
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, Rng, US, World, WorldConfig};
 use srd_rivals::{Conn, TcpConfig, TcpHost, TcpSegment};
@@ -163,9 +165,11 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     let world = world.map_err(|e| e.to_string())?;
     let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
     plan.prepare(&mut running.world)?;
+    let trace = Trace::start(plan, &mut running.world);
     let base_rtt = plan.base_rtt(&framing);
     Ok(plan.execute(running, &framing, base_rtt, |world| {
-        outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, config)
+        let out = outcome(&world.hosts().iter().collect::<Vec<_>>(), plan, config);
+        Outcome { trace: trace.map(|t| t.finish(plan, world)), ..out }
     }))
 }
 
@@ -270,7 +274,17 @@ pub fn outcome(hosts: &[&TcpLabHost], plan: &Plan<'_>, config: TcpConfig) -> Out
         duplicates: counters.duplicates_received,
     };
     let detail = Detail::Tcp { config: Box::new(config), counters: Box::new(counters) };
-    Outcome { detail, tally, goodput, flow_goodput, order: None }
+    let state = state_of(hosts, plan);
+    Outcome { detail, tally, goodput, flow_goodput, order: None, trace: None, state }
+}
+
+/// Connections of the host that has most, and the bytes of their ends.
+fn state_of(hosts: &[&TcpLabHost], plan: &Plan<'_>) -> HostState {
+    let mut states = States::new(plan);
+    for s in hosts.iter().flat_map(|h| &h.sending).filter(|s| s.conn.is_some()) {
+        states.connected(s.flow);
+    }
+    states.most(|h| hosts[h].tcp.state_bytes())
 }
 
 /// Bytes of each flow that arrived in order, per interval.

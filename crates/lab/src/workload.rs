@@ -51,6 +51,9 @@ pub struct Flows {
     pub program: Option<Box<Program>>,
     /// Groups of flows, in order, if there are several.
     pub groups: Vec<FlowGroup>,
+    /// Processes of each host, if flows are between processes: those of a pair of hosts follow each
+    /// other, from each process of the first to each of the second. 0: hosts have one.
+    pub processes: u32,
 }
 
 /// Consecutive flows with a transport and a workload of their own.
@@ -65,6 +68,14 @@ pub struct FlowGroup {
 }
 
 impl Flows {
+    /// The processes at the two ends of a flow.
+    pub const fn processes_of(&self, flow: u32) -> (u32, u32) {
+        match self.processes {
+            0 => (0, 0),
+            n => (flow / n % n, flow % n),
+        }
+    }
+
     /// Appends the flows of another group.
     pub fn append(&mut self, more: &Self) {
         let first = self.flows.len() as u32;
@@ -129,7 +140,7 @@ impl Workload {
         let mut flows = Vec::new();
         let back = |(a, b)| if self.both_ways { vec![(a, b), (b, a)] } else { vec![(a, b)] };
         for (src, dst) in pairs.into_iter().chain(victims).flat_map(back) {
-            for _ in 0..self.flows_per_pair {
+            for _ in 0..self.flows_per_pair * self.processes_per_host.pow(2) {
                 let late = if self.jitter_ns == 0 { 0 } else { rng.below(self.jitter_ns * NS) };
                 flows.push(Flow {
                     src: HostId(src),
@@ -142,7 +153,7 @@ impl Workload {
             }
         }
         let background = self.background(topo, &flows, &mut rng)?;
-        Ok(Flows { flows, background, ..Flows::default() })
+        Ok(Flows { flows, background, processes: self.processes_per_host, ..Flows::default() })
     }
 
     /// Application patterns: step by step, with a barrier after each step.

@@ -28,3 +28,4 @@ mod saa;
 mod spraying;
 mod state;
 mod tcp;
+mod traces;

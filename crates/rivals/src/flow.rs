@@ -54,6 +54,8 @@ pub trait FlowHost<P>: Host<P> {
     fn reports(&mut self) -> &mut Reports;
     /// Repetitions since the start.
     fn repeats(&self) -> Repeats;
+    /// Bytes of the ends of all its connections, with their queues.
+    fn state_bytes(&self) -> u64;
     /// Names and values of all counters of this host.
     fn counts(&self) -> Vec<(&'static str, u64)>;
 }

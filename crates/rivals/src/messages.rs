@@ -49,6 +49,11 @@ impl Messages {
         self.end
     }
 
+    /// Bytes of the queue.
+    pub fn held_bytes(&self) -> usize {
+        self.queue.capacity() * size_of::<Message>()
+    }
+
     /// Number of messages that are not complete.
     pub fn count(&self) -> usize {
         self.queue.len()

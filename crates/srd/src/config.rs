@@ -49,6 +49,9 @@ pub enum Progress {
     /// [`Progress::Caller`]; after a period without polls, a thread of the device drives, and
     /// sleeps when there is nothing to do. For programs that poll in a loop, compute, then poll
     /// again.
+    ///
+    /// Where more threads are ready to run than there are processors, a poll that finds nothing
+    /// sleeps until a packet arrives, up to 250 us, so that those who work have the processor.
     Shared {
         /// Period without polls after which the thread takes over. The thread checks at ticks of
         /// the kernel's clock (every 1 to 4 ms), so it may take over up to one tick later.

@@ -4,6 +4,7 @@ use crate::{
     AsyncEvent, CompletionChannel, CompletionQueue, CqInit, DeviceAttr, DeviceConfig, DeviceError,
     Error, PortAttr, Progress, ProtectionDomain,
     counters::DeviceCounters,
+    crowd,
     dirty::DirtySet,
     driving::Driving,
     events::EventQueue,
@@ -152,16 +153,33 @@ impl Shared {
 
     /// Whether there is work that neither a packet nor a timer announces.
     pub(crate) fn has_work(&self) -> bool {
+        self.has_work_of_callers() || self.driving.callers.drive()
+    }
+
+    /// As [`Shared::has_work`], for a caller, which drives itself.
+    fn has_work_of_callers(&self) -> bool {
         self.posted.any()
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
             || self.control_waiting.load(Ordering::SeqCst) > 0
-            || self.driving.callers.drive()
             || self.stop.load(Ordering::SeqCst)
     }
 
     /// Sleeps in the datapath, up to `limit`, until something can be done.
     pub(crate) fn sleep(&self, nic: &mut Nic, limit: Option<Duration>) {
-        let has_work = || self.has_work();
+        self.sleep_unless(|| self.has_work(), nic, limit);
+    }
+
+    /// Sleeps in a poll that found nothing, because others want the processor.
+    pub(crate) fn sleep_in_poll(&self, nic: &mut Nic) {
+        self.sleep_unless(|| self.has_work_of_callers(), nic, Some(crowd::SLEEP_MAX));
+    }
+
+    fn sleep_unless(
+        &self,
+        has_work: impl FnOnce() -> bool,
+        nic: &mut Nic,
+        limit: Option<Duration>,
+    ) {
         self.rest.sleep_unless(has_work, || {
             let idle = nic.idle_time(limit);
             if idle != Some(Duration::ZERO)

@@ -1,6 +1,6 @@
 //! Which thread drives the engine now: callers, or the device's thread.
 
-use crate::{Progress, callers::Callers, device::Shared, nic::Turn};
+use crate::{Progress, callers::Callers, crowd, device::Shared, nic::Turn};
 
 /// The configured [`Progress`], and its current state.
 #[derive(Debug)]
@@ -43,8 +43,14 @@ impl Shared {
             Progress::Caller | Progress::Shared { .. } => false,
         };
         let Some(mut nic) = self.try_nic() else { return false };
-        let done = nic.turn(self) != Turn::default();
+        let mut done = nic.turn(self) != Turn::default();
         if stays {
+            if done {
+                crowd::busy();
+            } else if crowd::should_sleep(nic.turned_at.0) {
+                self.sleep_in_poll(&mut nic);
+                done = nic.turn(self) != Turn::default();
+            }
             self.driving.callers.turned(nic.turned_at.0);
         }
         done

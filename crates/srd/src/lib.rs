@@ -65,6 +65,7 @@ mod config;
 mod copy;
 mod counters;
 mod cq;
+mod crowd;
 mod deliver;
 mod device;
 mod dirty;

@@ -103,6 +103,13 @@ pub const CASES: &[Case] = &[
         run: |f| mpi(f, 4, "65536"),
     },
     Case {
+        name: "Open MPI, `-x` and the caller's variables by a shell that passes none",
+        needs: "mpicc",
+        short: true,
+        travels: true,
+        run: mpi_bare,
+    },
+    Case {
         name: "Open MPI, 8 ranks on 4 hosts, up to 1 MiB",
         needs: "mpicc",
         short: false,
@@ -278,6 +285,22 @@ pub fn program(f: &Fabric) -> String {
 fn mpi(f: &Fabric, ranks: u32, largest: &str) -> Result<String> {
     let said = f.mpi(150, ranks, &format!("{} {largest}", program(f)))?;
     checked(&said)
+}
+
+/// Ranks start only if the variables of `srd run`, of the caller and of `-x` have reached them.
+fn mpi_bare(f: &Fabric) -> Result<String> {
+    let program = format!(
+        "sh -c '[ \"$SRD_PATHS,$GIVEN,$FI_PROVIDER\" = 16,by-x,efa ] && exec {} 65536; \
+         echo \"got $SRD_PATHS,$GIVEN,$FI_PROVIDER\"; exit 1'",
+        program(f)
+    );
+    let variables = [("SRD_PATHS", "16"), ("GIVEN", "by-x")];
+    let said = f.mpi_bare(60, &variables, "-x GIVEN", &program)?;
+    let remark = checked(&said)?;
+    if said.text.contains("WARNING") || !remark.ends_with(" 16 paths") {
+        return Err(format!("{remark}; {}", said.tail()));
+    }
+    Ok(remark)
 }
 
 /// Runs a program while faults are injected, each some milliseconds after the previous one.

@@ -78,6 +78,42 @@ impl Fabric {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(fail)
     }
 
+    /// Writes a program that starts the agent as a remote shell does that passes no variable on.
+    fn bare_agent(&self) -> Result<PathBuf> {
+        let path = self.folder.join("bare_agent");
+        let text = format!(
+            "#!/bin/sh\n\
+             exec env -i PATH=\"$PATH\" HOME=\"$HOME\" OMPI_ALLOW_RUN_AS_ROOT=1 \\\n\
+             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} \"$@\"\n",
+            self.agent().display()
+        );
+        let fail = |e| format!("{}: {e}", path.display());
+        fs::write(&path, text).map_err(fail)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(fail)?;
+        Ok(path)
+    }
+
+    /// Runs an MPI program with a rank on each of two hosts, whose remote shell passes no variable
+    /// on. `options` are those of `mpirun`, `variables` those of the caller.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi_bare(
+        &self,
+        seconds: u32,
+        variables: &[(&str, &str)],
+        options: &str,
+        program: &str,
+    ) -> Result<Said> {
+        let line = format!(
+            "mpirun --mca plm_rsh_agent {} --mca oob_tcp_if_include {NET} {options} \
+             --host 10.1.0.10:1,10.1.1.10:1 --map-by node --bind-to none -np 2 {program}",
+            self.bare_agent()?.display()
+        );
+        let mut c = self.on("h0x0", seconds, &line);
+        said(c.envs(variables.iter().copied()).stdin(Stdio::null()).output())
+    }
+
     fn agent(&self) -> PathBuf {
         self.folder.join("agent")
     }

@@ -196,6 +196,10 @@ fn there_is_time_for_what_is_left() {
         let capped = s.config.rate.policy == RatePolicy::Fixed
             && s.config.rate.inflight_fixed_bytes < u64::from(s.config.mtu);
         assert!(!capped || each > 0, "seed {}: one at a time needs time", s.seed);
+        let bytes = u128::from(s.least_mtu()) * 1_000;
+        let rate = u128::from(s.config.rate.line_bytes_per_sec);
+        let wire = bytes * 1_000_000_000_000 / rate;
+        assert!(u128::from(many - none) > wire, "seed {}: the wire carries it", s.seed);
         assert!((2 * MS..=100 * MS).contains(&s.heal_at), "seed {}", s.seed);
     }
 }

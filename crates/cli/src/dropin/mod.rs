@@ -7,6 +7,7 @@ mod entropy;
 pub mod run;
 
 mod figures;
+mod forward;
 
 use crate::failure::{Failure, Result};
 use srd::seal::KeyFile;
@@ -79,11 +80,13 @@ pub struct LaunchArgs {
 }
 
 impl LaunchArgs {
-    /// The variables for a program, in order, and the host files that they name.
+    /// The variables for a program, in order, and the host files that they name. `command` is the
+    /// program with its arguments, empty if it is not known yet.
     ///
     /// # Errors
-    /// The libraries are not found, or --hosts is malformed.
-    pub fn variables(&self) -> Result<(Variables, Option<HostFiles>)> {
+    /// The libraries are not found, --hosts is malformed, or the command keeps the variables from
+    /// other hosts.
+    pub fn variables(&self, command: &[OsString]) -> Result<(Variables, Option<HostFiles>)> {
         let dir = libraries(self.verbs_dir.as_deref())?;
         let mut out: Variables = vec![
             ("LD_LIBRARY_PATH".into(), joined([dir.clone()], "LD_LIBRARY_PATH")?),
@@ -106,10 +109,12 @@ impl LaunchArgs {
         out.extend(self.key_variables()?);
         let files = self.hosts.as_deref().map(HostFiles::new).transpose()?;
         out.extend(files.iter().flat_map(HostFiles::variables));
-        let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
-        // Open MPI passes the variables in this list on to the other hosts.
-        let list = [names.as_slice(), &[STATS_VARIABLE]].concat().join(";");
-        out.push(("OMPI_MCA_mca_base_env_list".into(), list.into()));
+        let mut names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
+        // Open MPI complains about names of variables that are not set, as it is for `srd env`.
+        if !command.is_empty() {
+            names.push(STATS_VARIABLE);
+        }
+        out.extend(forward::variables(&names, command)?);
         Ok((out, files))
     }
 }
@@ -220,14 +225,15 @@ pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
     }
     let exe = env::current_exe()?;
     let here = exe.parent().unwrap_or(Path::new("/"));
-    // Relative to an installed program, or to the output of `cargo xtask verbs`.
+    // Relative to an installed program (by pip, too), or to the output of `cargo xtask verbs`.
     let places = ["verbs", "../lib/srd", "../verbs", "../../verbs"];
     match places.iter().map(|p| here.join(p)).find(|dir| complete(dir)) {
         Some(dir) => absolute(&dir),
         None => Err(Failure::new(
-            "libibverbs.so.1 and libefa.so.1 of software SRD are not installed with this program; \
-             build them with `cargo xtask verbs` and name their folder with --verbs-dir or \
-             SRD_VERBS_DIR",
+            "libibverbs.so.1 and libefa.so.1 of software SRD are not installed with this program \
+             (`cargo install` cannot build them). In a checkout, `./x install --prefix ~/.local` \
+             installs all; or build them with `cargo xtask verbs --out DIR`, and name the folder \
+             with --verbs-dir or SRD_VERBS_DIR",
         )),
     }
 }

@@ -67,7 +67,7 @@ pub struct EnvArgs {
 /// # Errors
 /// The libraries are not found.
 pub fn print_env(args: &EnvArgs) -> Result {
-    let (variables, files) = args.launch.variables()?;
+    let (variables, files) = args.launch.variables(&[])?;
     // The programs that the shell starts read the host files.
     files.into_iter().for_each(HostFiles::keep);
     for (name, value) in variables {
@@ -88,7 +88,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result {
     };
     let mut command = Command::new(program);
     // The host files are removed when the program has ended.
-    let (variables, _files) = args.launch.variables()?;
+    let (variables, _files) = args.launch.variables(&args.command)?;
     command.args(rest).envs(variables).env(STATS_VARIABLE, &folder.0);
     let child = command.spawn().map_err(|e| {
         let text = format!("cannot start {}: {e}", program.display());

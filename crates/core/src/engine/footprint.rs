@@ -69,16 +69,31 @@ impl EngineConfig {
     }
 }
 
+/// Bytes of memory held for a context without its address.
+fn context_bytes(c: &Context) -> usize {
+    size_of::<Context>()
+        + TABLES_BYTES
+        + c.handshake.held_bytes()
+        + c.win().map_or(0, |a| a.held_bytes())
+}
+
+impl PathEntry {
+    /// Memory held for an address, in bytes.
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.paths.held_bytes() + self.mtu.held_bytes()
+    }
+}
+
 impl<O: Observer> Engine<O> {
     /// Bytes of memory held for the peer of `c`, its address included.
     pub(crate) fn held_bytes(&self, c: &Context) -> usize {
-        let entry = self.paths.get(c.way());
-        size_of::<Context>()
-            + TABLES_BYTES
-            + c.handshake.held_bytes()
-            + c.win().map_or(0, |a| a.held_bytes())
-            + size_of::<PathEntry>()
-            + entry.paths.held_bytes()
-            + entry.mtu.held_bytes()
+        context_bytes(c) + self.paths.get(c.way()).held_bytes()
+    }
+
+    /// Bytes of memory held for all peers. An address that several peers share is counted once,
+    /// where [`ContextStats::held_bytes`](crate::engine::ContextStats::held_bytes) has it for each.
+    pub fn peers_held_bytes(&self) -> usize {
+        let contexts: usize = self.contexts.iter().map(|(_, c)| context_bytes(c)).sum();
+        contexts + self.paths.iter().map(PathEntry::held_bytes).sum::<usize>()
     }
 }

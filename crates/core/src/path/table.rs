@@ -99,6 +99,9 @@ impl PathTable {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
         Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
     }
+    pub fn iter(&self) -> impl Iterator<Item = &PathEntry> {
+        self.slots.iter().flatten()
+    }
     pub fn by_ip(&self, ip: &IpAddr) -> Option<Way> {
         let same = |&k: &Way| ip_of(&self.slots, k) == Some(*ip);
         self.by_ip.find(self.keyed.hash_one(ip), same).copied()

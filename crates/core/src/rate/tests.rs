@@ -2,6 +2,7 @@
 
 mod crowd;
 mod model;
+mod network;
 mod overload;
 
 use super::credit::Credit;

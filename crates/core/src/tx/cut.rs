@@ -227,6 +227,10 @@ impl<O: Observer> Lane<'_, O> {
         } else if e.again >= RETRANSMITS_MAX {
             return self.give_up(p);
         }
+        if planted!(DeafEarly) && matches!(e.kind, Kind::Tombstone) && e.again >= 20 {
+            self.win.loss.deafen();
+            self.rearm_push();
+        }
         let response = matches!(e.kind, Kind::ReadResp | Kind::RecallResp);
         if response && !self.win.jobs.lives(e.job()) {
             self.win.board.bury(p);

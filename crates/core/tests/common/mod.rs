@@ -663,6 +663,18 @@ impl Pair {
         self.net.hosts[0].done.clear();
         statuses
     }
+    /// Sends `n` more messages of 500 bytes from host 0 to host 1, which has receives for them: all
+    /// succeed, within 150 ms.
+    pub fn work(&mut self, n: usize) {
+        let before = self.net.hosts[0].sends_done();
+        for i in 0..n {
+            self.send(0, i as u64, vec![1; 500]).unwrap();
+        }
+        let all = |net: &Net| net.hosts[0].sends_done() == before + n;
+        let done = self.net.run_until(Span::from_ms(150), all);
+        assert!(done, "{:#?}", self.net.hosts[0].engine.context_stats());
+        assert!(self.net.hosts[0].statuses().iter().all(|s| *s == Status::Ok));
+    }
     /// Posts `data` from host `from` to the other.
     pub fn send(
         &mut self,

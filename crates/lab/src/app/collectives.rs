@@ -7,6 +7,11 @@ use super::schedule::{OpId, Schedule};
 /// Messages that a rank has under way in an all-to-all, and on each edge of a tree.
 const WINDOW: usize = 8;
 
+/// Pieces that a rank of a tree has under way for each hop of their way up to the root and down
+/// again. Without a limit pieces on their way up get ahead of those on their way down, and links
+/// that have nothing but the latter to carry idle at the end.
+const PIECES_PER_HOP: usize = 4;
+
 /// Cuts `bytes` into `parts` parts that differ by at most one byte; the size of part `i`.
 const fn part(bytes: u64, parts: u64, i: u64) -> u64 {
     (i + 1) * bytes / parts - i * bytes / parts
@@ -115,6 +120,10 @@ struct Tree {
     /// Sends of each node to its parent, and of its parent to it.
     up: Vec<Vec<OpId>>,
     down: Vec<Vec<OpId>>,
+    /// Receives of the whole sum at each node, by piece.
+    whole: Vec<Vec<OpId>>,
+    /// Most pieces of a node that have not come back as a part of the whole sum.
+    ahead: usize,
 }
 
 impl Tree {
@@ -124,8 +133,10 @@ impl Tree {
             |node: u32| std::iter::successors(Some(node), |node| parents[*node as usize]).count();
         let mut order: Vec<u32> = (0..n).collect();
         order.sort_by_key(|node| depth(*node));
+        let hops = order.last().map_or(0, |deepest| 2 * (depth(*deepest) - 1));
         let none = vec![Vec::new(); n as usize];
-        Self { order, shift, up: none.clone(), down: none, parents }
+        let (up, down, whole) = (none.clone(), none.clone(), none);
+        Self { order, shift, up, down, whole, ahead: PIECES_PER_HOP * hops.max(2), parents }
     }
 
     /// A message between two ranks, of which at most [`WINDOW`] are under way on an edge: what one
@@ -155,6 +166,8 @@ impl Tree {
             let (send, recv) = Self::send(s, &mut self.up[*node as usize], from, to, bytes);
             s.after(send, ends[from as usize].iter().copied());
             s.after(send, summed[*node as usize].iter().copied());
+            let whole = &self.whole[*node as usize];
+            s.after(send, whole.len().checked_sub(self.ahead).map(|i| whole[i]));
             s.after(recv, ends[to as usize].iter().copied());
             summed[parent as usize].push(recv);
         }
@@ -166,6 +179,7 @@ impl Tree {
                 s.after(send, summed[parent as usize].iter().copied());
                 s.after(recv, ends[to as usize].iter().copied());
                 summed[*node as usize] = vec![recv];
+                self.whole[*node as usize].push(recv);
             }
             next[to as usize].extend(&summed[*node as usize]);
         }

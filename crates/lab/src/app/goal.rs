@@ -297,8 +297,9 @@ impl Reader {
         let lines: Vec<String> =
             circle.iter().take(16).map(|op| self.line_of[*op as usize].to_string()).collect();
         let more = if circle.len() > lines.len() { ", ..." } else { "" };
+        let word = if circle.len() == 1 { "line" } else { "lines" };
         Err(format!(
-            "lines {}{more}: these operations wait for each other in a circle; none can begin",
+            "{word} {}{more}: these operations wait for each other in a circle; none can begin",
             lines.join(", ")
         ))
     }
@@ -458,6 +459,6 @@ rank 1 { # the echo
         }
         assert!(e.contains("wait for each other"), "{e}");
         let e = refused("num_ranks 1\nrank 0 {\na: calc 1\na requires a\n}");
-        assert!(e.starts_with("lines 3:"), "{e}");
+        assert!(e.starts_with("line 3:"), "{e}");
     }
 }

@@ -13,7 +13,8 @@ pub use outcome::{AppOutcome, amdahl};
 pub use play::Play;
 pub use schedule::{OpId, Schedule};
 
-use crate::spec::{AppSpec, Pattern, Placing, Spec, Workload};
+use crate::spec::{AppSpec, Pattern, Placing, Spec, Workload, flow_bytes};
+use crate::srd;
 use crate::workload::{Flow, Flows};
 use rustc_hash::FxHashMap;
 use srd_fabric::{HostId, Rng};
@@ -51,14 +52,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         return Err("app: only workload.pattern = \"app\" has it; leave the table out".into());
     }
     if !is_program(w.pattern) {
-        return match w.processes_per_host {
-            1 => Ok(()),
-            _ => {
-                Err("workload.processes_per_host: only patterns \"app\" and \"goal\" have ranks; \
-                      leave it out"
-                    .into())
-            }
-        };
+        return flows_between_processes(spec);
     }
     if !(1..=PROCESSES_MAX).contains(&w.processes_per_host) {
         return Err(format!(
@@ -74,6 +68,16 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         ("workload.endless", w.endless),
         ("workload.background_pairs", w.background_pairs != 0),
         ("workload.bytes_spread", w.bytes_spread != 1),
+        ("workload.bytes", w.bytes != flow_bytes()),
+        ("workload.senders", w.senders.is_some()),
+        ("workload.pairs", w.pairs.is_some()),
+        ("workload.peers", w.peers.is_some()),
+        ("workload.shift", w.shift.is_some()),
+        ("workload.permutations", w.permutations.is_some()),
+        ("workload.victims", w.victims != 0),
+        ("workload.skip_hosts", w.skip_hosts != 0),
+        ("workload.unit", w.unit.is_some()),
+        ("workload.file", w.file.is_some() && w.pattern == Pattern::App),
         ("measure.order", spec.measure.order),
         ("measure.phase", spec.measure.phase),
         ("measure.fluid", spec.measure.fluid),
@@ -91,6 +95,43 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         }
         (None, _) => Ok(()),
     }
+}
+
+/// Checks flows between the processes of hosts, which are no program's.
+fn flows_between_processes(spec: &Spec) -> Result<(), String> {
+    let (w, e) = (&spec.workload, &spec.engine);
+    if w.processes_per_host == 1 {
+        return Ok(());
+    }
+    let pairs = matches!(
+        w.pattern,
+        Pattern::Incast
+            | Pattern::Permutation
+            | Pattern::LeafPairs
+            | Pattern::Pairs
+            | Pattern::Ring
+            | Pattern::Shift
+    );
+    if !pairs {
+        return Err("workload.processes_per_host: only programs (\"app\", \"goal\") and the \
+                    patterns \"incast\", \"permutation\", \"leaf-pairs\", \"pairs\", \"ring\" and \
+                    \"shift\" have processes; leave it out"
+            .into());
+    }
+    if !(1..=srd::PROCESSES_MAX).contains(&w.processes_per_host) {
+        return Err(format!(
+            "workload.processes_per_host = {} must be from 1 to {} with this pattern",
+            w.processes_per_host,
+            srd::PROCESSES_MAX
+        ));
+    }
+    if e.senders_per_host > 1 || e.receivers_per_host > 1 || w.victims > 0 {
+        return Err("workload.processes_per_host: engine.senders_per_host, \
+                    engine.receivers_per_host and workload.victims assign processes, too; leave \
+                    them out"
+            .into());
+    }
+    Ok(())
 }
 
 /// Checks what depends on the network and on files, before anything runs: the number of ranks, and

@@ -3,7 +3,7 @@
 
 use super::{Failure, Program, command_of, plots_check, progress_bar, quoted};
 use crate::batch::{Seeds, jobs_of, run_all};
-use crate::check::check;
+use crate::check::{check, place};
 use crate::figure::{Figure, escape};
 use crate::plots::plots;
 use crate::report::{add_figure, document};
@@ -88,7 +88,7 @@ fn load(o: &Paper, name: &str) -> Result<Option<SpecFile>, Failure> {
         file.cases[0].plot.iter().filter(|p| p.source.is_some()).cloned().collect();
     file.cases.retain(|c| sourced.iter().any(|p| p.shows(c)));
     for case in &mut file.cases {
-        check(case).map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
+        check(case).map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
         case.measure.observe = true;
         case.seeds = seeds(&sourced, case);
         case.plot.clone_from(&sourced);

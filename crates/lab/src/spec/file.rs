@@ -44,6 +44,7 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("headofline", include_str!("../../specs/headofline.toml")),
     ("deadlock", include_str!("../../specs/deadlock.toml")),
     ("timeouts", include_str!("../../specs/timeouts.toml")),
+    ("table", include_str!("../../specs/table.toml")),
     ("outstanding", include_str!("../../specs/outstanding.toml")),
     ("peers", include_str!("../../specs/peers.toml")),
     ("flowcap", include_str!("../../specs/flowcap.toml")),

@@ -591,8 +591,10 @@ pub struct Workload {
     /// allreduce, app, goal).
     #[serde(default)]
     pub placing: Placing,
-    /// Processes of each host, which execute a program's ranks, as many in a row as it has
-    /// (app, goal; default 1). Messages between the ranks of a host arrive at once.
+    /// Processes of each host (default 1). They execute a program's ranks, as many in a row as it
+    /// has (app, goal; messages between the ranks of a host arrive at once); or each sends its own
+    /// flows to every process of the other host (incast, permutation, leaf-pairs, pairs, ring,
+    /// shift).
     #[serde(default = "one")]
     pub processes_per_host: u32,
     /// Background pairs, drawn from the seed among hosts without other flows. They send from the
@@ -640,7 +642,8 @@ pub struct Workload {
     pub poisson: Option<PoissonSpec>,
 }
 
-const fn flow_bytes() -> u64 {
+/// Default of [`Workload::bytes`].
+pub const fn flow_bytes() -> u64 {
     2_000_000
 }
 const fn barrier_us() -> u64 {
@@ -669,6 +672,10 @@ pub struct Measure {
     /// Whether to record how long packets would wait for earlier ones of their flow (SRD, writes
     /// only).
     pub order: bool,
+    /// Whether to record what the network sees of packets: order of arrival, losses and the time
+    /// until the lost part arrives, time under way, and the paths of an only flow (SRD: writes
+    /// only).
+    pub trace: bool,
     /// Whether to measure the completion of the whole workload, until the last byte has arrived, in
     /// units of its largest flow at line rate (SRD: writes only).
     pub phase: bool,

@@ -164,6 +164,12 @@ impl FlowHost<RcPacket> for RcHost {
         Repeats { packets, timeouts, duplicates, acks }
     }
 
+    fn state_bytes(&self) -> u64 {
+        let sent = self.qps.iter().map(QueuePair::held_bytes);
+        (sent.sum::<usize>() + self.responders.values().map(Responder::held_bytes).sum::<usize>())
+            as u64
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let c = self.counters();
         vec![

@@ -44,6 +44,11 @@ pub(super) struct Arrived {
 }
 
 impl Responder {
+    /// Bytes of this end with its queue.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.kept.capacity()
+    }
+
     pub fn on_data(&mut self, now: Ps, p: &Arrived, config: &RcConfig) -> Answer {
         if p.life < self.life {
             return Answer::default();

@@ -97,6 +97,11 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
+    /// Bytes of this end with its queues.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.kept.capacity() + self.messages.held_bytes()
+    }
+
     pub(super) fn new(dst: HostId, sport: u16, config: &RcConfig) -> Self {
         Self {
             dst,

@@ -122,6 +122,13 @@ impl TcpHost {
         (Conn { src: self.id, index: conn }, self.jobs.len() as u64 - 1)
     }
 
+    /// Bytes of the ends of all connections, with their lists of segments.
+    pub fn state_bytes(&self) -> u64 {
+        let sent = self.senders.iter().flatten().map(Sender::held_bytes).sum::<usize>();
+        let received = self.receivers.iter().map(Receiver::held_bytes).sum::<usize>();
+        (sent + received) as u64
+    }
+
     /// A connection's sending end; `None` while it is planned but not open.
     pub fn sender(&self, conn: Conn) -> Option<&Sender> {
         self.senders.get(conn.index as usize)?.as_ref()

@@ -73,6 +73,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// Bytes of this end with its list of ranges.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.ranges.capacity() * size_of::<Range>()
+    }
+
     pub(crate) fn new(
         conn: u32,
         peer: u32,

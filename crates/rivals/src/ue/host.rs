@@ -206,6 +206,11 @@ impl FlowHost<UePacket> for UeHost {
         Repeats { packets, timeouts, duplicates, acks }
     }
 
+    fn state_bytes(&self) -> u64 {
+        let sent = self.conns.iter().map(Connection::held_bytes).sum::<usize>();
+        (sent + self.incoming.len() * size_of::<Incoming>()) as u64
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let c = self.counters();
         vec![

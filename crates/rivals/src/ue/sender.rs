@@ -117,6 +117,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Bytes of this end with its queues.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.sent.capacity() * size_of::<Sent>() + self.messages.held_bytes()
+    }
+
     pub(super) fn new(dst: HostId, sport: u16, config: &UeConfig, rng: Rng) -> Self {
         Self {
             dst,

@@ -5,6 +5,7 @@
 //! probes, timeouts, and probes of a peer that has fallen silent. A copy waits for the pacer like
 //! any packet. Each packet is acknowledged by itself.
 
+use super::network::{Events, Line};
 use crate::config::EngineConfig;
 use crate::events::LossRule;
 use crate::ids::Ctx;
@@ -15,8 +16,7 @@ use crate::tuning::{
     DOUBLING_EACH, DOUBLINGS_MAX, HEDGE_COST, HEDGE_CREDIT_MAX, HEDGED_MAX, HEDGES_MAX,
     STALL_DOUBLINGS_MAX, STALL_PROBES_QUICK,
 };
-use core::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a probe of a silent peer on the wire.
 const PROBE: u32 = 100;
@@ -65,7 +65,7 @@ pub(crate) struct Sender {
     given_up: VecDeque<GivenUp>,
     resend: VecDeque<(u64, u8, u8)>,
     psn_next: u64,
-    nic_free: Time,
+    nic: Line,
     wake_at: Time,
     timer_at: Time,
     heard: Time,
@@ -91,21 +91,14 @@ pub(crate) struct Crowd {
     pub wait_ns: u64,
     pub wait_ns_max: u64,
     mtu: u32,
-    line: u64,
-    rate: u64,
+    bottleneck: Line,
     kind: Bottleneck,
     noise: Span,
-    queue_free: Time,
     tokens: u64,
     tokens_at: Time,
-    events: BinaryHeap<Reverse<(Time, u64, u32, Event)>>,
-    seq: u64,
+    events: Events<(u32, Event)>,
     packets: u64,
     rng: Rng,
-}
-
-fn time_of(bytes: u32, rate: u64) -> Span {
-    Span(u64::from(bytes) * 1_000_000_000 / rate)
 }
 
 impl Crowd {
@@ -125,7 +118,7 @@ impl Crowd {
             given_up: VecDeque::new(),
             resend: VecDeque::new(),
             psn_next: 0,
-            nic_free: Time(0),
+            nic: Line::new(config.rate.line_bytes_per_sec),
             wake_at: Time::NEVER,
             timer_at: Time::NEVER,
             heard: Time(0),
@@ -147,20 +140,18 @@ impl Crowd {
             wait_ns: 0,
             wait_ns_max: 0,
             mtu: u32::from(config.mtu),
-            line: config.rate.line_bytes_per_sec,
-            rate,
+            bottleneck: Line::new(rate),
             kind,
             noise,
-            queue_free: Time(0),
             tokens: 0,
             tokens_at: Time(0),
-            events: BinaryHeap::new(),
-            seq: 0,
+            events: Events::new(),
             packets: 0,
             rng,
         };
         for (s, base) in bases.iter().enumerate() {
-            let rtt = *base + time_of(crowd.mtu, crowd.line) + time_of(crowd.mtu, rate);
+            let (nic, queue) = (crowd.senders[s].nic, crowd.bottleneck);
+            let rtt = *base + nic.time_of(crowd.mtu) + queue.time_of(crowd.mtu);
             crowd.senders[s].context.awake(crowd.now).on_echo(0, rtt, false);
             let within = u32::try_from(base.0).unwrap_or(u32::MAX);
             let at = Time(crowd.now.0 + u64::from(crowd.rng.below(within)));
@@ -170,8 +161,7 @@ impl Crowd {
     }
 
     fn at(&mut self, time: Time, s: usize, event: Event) {
-        self.seq += 1;
-        self.events.push(Reverse((time, self.seq, s as u32, event)));
+        self.events.add(time, (s as u32, event));
     }
 
     pub(crate) fn counters_reset(&mut self) {
@@ -185,11 +175,8 @@ impl Crowd {
     pub(crate) fn run(&mut self, span: Span, packets_max: u64) {
         let end = self.now + span;
         let enough = self.offered + packets_max;
-        while let Some(&Reverse((time, _, s, event))) = self.events.peek() {
-            if time > end || self.offered >= enough {
-                break;
-            }
-            self.events.pop();
+        while self.offered < enough {
+            let Some((time, (s, event))) = self.events.pop_until(end) else { break };
             self.now = time;
             let s = s as usize;
             match event {
@@ -252,9 +239,8 @@ impl Crowd {
         sender.last_sent = now;
         sender.sent += 1;
         sender.again += u64::from(again > 0);
-        sender.nic_free = sender.nic_free.max(now) + time_of(mtu, self.line);
         let noise = Span((u64::from(self.rng.next_u32()) * self.noise.0) >> 32);
-        let arrival = sender.nic_free + sender.base.scale(1, 2) + noise;
+        let arrival = sender.nic.send(now, mtu) + sender.base.scale(1, 2) + noise;
         self.at(arrival, s, Event::Queue(Some(self.packets)));
     }
 
@@ -264,20 +250,20 @@ impl Crowd {
         let half = self.senders[s].base.scale(1, 2);
         let leaves = match self.kind {
             Bottleneck::Queue(buffer) => {
-                let wait = self.queue_free.since(self.now);
-                let queued = u128::from(wait.0) * u128::from(self.rate) / 1_000_000_000;
+                let wait = self.bottleneck.wait(self.now);
+                let queued =
+                    u128::from(wait.0) * u128::from(self.bottleneck.rate()) / 1_000_000_000;
                 if queued + u128::from(bytes) > u128::from(buffer) {
                     self.dropped += u64::from(id.is_some());
                     return;
                 }
                 self.wait_ns += if id.is_some() { wait.0 } else { 0 };
                 self.wait_ns_max = self.wait_ns_max.max(wait.0);
-                self.queue_free = self.queue_free.max(self.now) + time_of(bytes, self.rate);
-                self.queue_free
+                self.bottleneck.send(self.now, bytes)
             }
             Bottleneck::Policer(depth) => {
                 let since = self.now.since(self.tokens_at);
-                let more = u128::from(since.0) * u128::from(self.rate) / 1_000_000_000;
+                let more = u128::from(since.0) * u128::from(self.bottleneck.rate()) / 1_000_000_000;
                 if more > 0 {
                     self.tokens = depth.min(self.tokens + more as u64);
                     self.tokens_at = self.now;
@@ -287,7 +273,7 @@ impl Crowd {
                     return;
                 }
                 self.tokens -= u64::from(bytes);
-                self.now + time_of(bytes, self.line)
+                self.now + self.senders[s].nic.time_of(bytes)
             }
         };
         self.at(leaves + half, s, Event::Ack(id));

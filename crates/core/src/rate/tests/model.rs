@@ -3,15 +3,15 @@
 //! Packets of one size; each is acknowledged by itself after half a base RTT. Loss is detected by
 //! the two rules and the timeout that the context's spans define.
 
+use super::network::{Events, Line};
 use crate::config::EngineConfig;
 use crate::events::LossRule;
 use crate::ids::Ctx;
 use crate::path::{Gate, PathContext};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 pub(crate) const MTU: u32 = 4096;
 
@@ -37,7 +37,7 @@ pub(crate) struct Sender {
     lost: BTreeMap<u64, u8>,
     resend: u32,
     avoid: Option<u8>,
-    nic_free: Time,
+    nic: Line,
     wake_at: Time,
     /// Last send or acknowledgment: silence after it is probed for loss.
     heard: Time,
@@ -59,18 +59,11 @@ pub(crate) struct Model {
     pub noise: Span,
     pub buffer: u64,
     pub queue_ns_max: u64,
-    line: u64,
-    rate: u64,
+    bottleneck: Line,
     base: Span,
-    queue_free: Time,
-    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
-    seq: u64,
+    events: Events<Event>,
     packets: u64,
     rng: Rng,
-}
-
-fn time_of(bytes: u32, rate: u64) -> Span {
-    Span(u64::from(bytes) * 1_000_000_000 / rate)
 }
 
 impl Model {
@@ -101,7 +94,7 @@ impl Model {
             lost: BTreeMap::new(),
             resend: 0,
             avoid: None,
-            nic_free: Time(0),
+            nic: Line::new(config.rate.line_bytes_per_sec),
             wake_at: Time::NEVER,
             heard: Time(0),
             active: true,
@@ -119,12 +112,9 @@ impl Model {
             noise: Span::ZERO,
             buffer: 1 << 20,
             queue_ns_max: 0,
-            line: config.rate.line_bytes_per_sec,
-            rate,
+            bottleneck: Line::new(rate),
             base,
-            queue_free: Time(0),
-            events: BinaryHeap::new(),
-            seq: 0,
+            events: Events::new(),
             packets: 0,
             rng,
         };
@@ -136,14 +126,13 @@ impl Model {
     }
 
     fn at(&mut self, time: Time, event: Event) {
-        self.seq += 1;
-        self.events.push(Reverse((time, self.seq, event)));
+        self.events.add(time, event);
     }
 
     /// Gives each sender the sample of an undisturbed handshake.
     pub(crate) fn handshakes(&mut self) {
         for sender in &mut self.senders {
-            let rtt = self.base + time_of(MTU, self.line) + time_of(MTU, self.rate);
+            let rtt = self.base + sender.nic.time_of(MTU) + self.bottleneck.time_of(MTU);
             sender.context.awake(self.now).on_echo(0, rtt, false);
         }
     }
@@ -164,11 +153,7 @@ impl Model {
 
     pub(crate) fn run(&mut self, span: Span) {
         let end = self.now + span;
-        while let Some(&Reverse((time, _, event))) = self.events.peek() {
-            if time > end {
-                break;
-            }
-            self.events.pop();
+        while let Some((time, event)) = self.events.pop_until(end) {
             self.now = time;
             match event {
                 Event::Wake(s) => self.wake(s),
@@ -216,9 +201,8 @@ impl Model {
         self.packets += 1;
         let id = self.packets;
         sender.flying.insert(id, Flying { path, sent: now });
-        sender.nic_free = sender.nic_free.max(now) + time_of(MTU, self.line);
         let extra = self.path_extra[usize::from(path)];
-        let arrival = sender.nic_free + extra + self.base.scale(1, 2);
+        let arrival = sender.nic.send(now, MTU) + extra + self.base.scale(1, 2);
         let unlucky = self.rng.below(1000) < self.loss_permille;
         if !unlucky && !self.silent && !self.path_dead[usize::from(path)] {
             self.at(arrival, Event::Queue(s, id));
@@ -226,14 +210,14 @@ impl Model {
     }
 
     fn queue(&mut self, s: usize, id: u64) {
-        let wait = self.queue_free.since(self.now);
-        if wait.0 * (self.rate / 1_000_000) / 1000 > self.buffer {
+        let wait = self.bottleneck.wait(self.now);
+        if wait.0 * (self.bottleneck.rate() / 1_000_000) / 1000 > self.buffer {
             return;
         }
         self.queue_ns_max = self.queue_ns_max.max(wait.0);
-        self.queue_free = self.queue_free.max(self.now) + time_of(MTU, self.rate);
+        let leaves = self.bottleneck.send(self.now, MTU);
         let noise = Span((u64::from(self.rng.next_u32()) * self.noise.0) >> 32);
-        self.at(self.queue_free + self.base.scale(1, 2) + noise, Event::Ack(s, id));
+        self.at(leaves + self.base.scale(1, 2) + noise, Event::Ack(s, id));
     }
 
     fn ack(&mut self, s: usize, id: u64) {

@@ -68,6 +68,11 @@ pub struct Board {
 }
 
 impl Board {
+    /// Bytes of the list of segments.
+    pub fn held_bytes(&self) -> usize {
+        self.segs.capacity() * size_of::<Seg>()
+    }
+
     pub const fn new() -> Self {
         Self {
             segs: VecDeque::new(),

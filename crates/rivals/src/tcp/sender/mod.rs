@@ -254,6 +254,10 @@ impl Sender {
     pub const fn ports(&self) -> (u16, u16) {
         (self.port, self.dport)
     }
+    /// Bytes of this end with its list of segments, without those that the program has written.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.board.held_bytes()
+    }
     /// Messages written to it.
     pub fn messages(&self) -> &[Message] {
         &self.messages

@@ -1,0 +1,167 @@
+//! Whether other threads want the processor on which this thread polls.
+//!
+//! Where more threads poll than there are processors, each keeps its processor for a whole slice of
+//! the scheduler (milliseconds) while the thread that could answer waits for one. A poll that finds
+//! nothing then sleeps until a packet arrives, so that the processor goes to those who work. Where
+//! processors are free, polls never sleep: waking up would cost more than a round trip.
+//!
+//! The kernel counts for each thread how long it was ready to run and had no processor
+//! (`/proc/thread-self/schedstat`, second number). A thread that has a processor of its own never
+//! waits. While it sleeps between polls it still waits for a processor each time it wakes, so the
+//! measure holds in both states.
+
+use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
+
+/// Longest sleep in one poll. The program may wait for something else than packets of this device
+/// (shared memory, another library, its own threads): that is looked at so often. A wake-up costs
+/// some 5 us, 2 % of this.
+pub(crate) const SLEEP_MAX: Duration = Duration::from_micros(250);
+
+/// How long polls find nothing before one of them sleeps: as long as a wake-up takes, so that at
+/// most as much is lost by sleeping as by not sleeping.
+const PATIENCE_NS: u64 = 10_000;
+
+/// How often the kernel's count is read, which costs about 1 us: shorter than the slice of the
+/// scheduler (3 ms), after which a polling thread loses its processor for the first time.
+const LOOK_NS: u64 = 1_000_000;
+
+/// Share of the time without a processor from which the processors count as crowded: 1/16. The
+/// kernel's own threads, interrupts and short-lived processes take less of a processor.
+const CROWDED_SHARE: u64 = 16;
+
+/// How long the processors count as crowded after they were seen to be. Several slices: the thread
+/// that shares this processor may work for one without this one waiting.
+const MEMORY_NS: u64 = 20_000_000;
+
+/// What a thread knows of its processor.
+#[derive(Debug, Default)]
+struct Look {
+    /// The kernel's count for this thread. `None`: not opened yet, or there is none.
+    file: Option<File>,
+    opened: bool,
+    /// When the count was read last, and its value.
+    read_ns: u64,
+    waited_ns: u64,
+    crowded_until_ns: u64,
+    /// Since when polls have found nothing.
+    idle_since_ns: u64,
+}
+
+thread_local! {
+    static LOOK: RefCell<Look> = RefCell::default();
+}
+
+/// Notes that a poll found nothing at this time; returns whether it should sleep.
+pub(crate) fn should_sleep(now_ns: u64) -> bool {
+    LOOK.with_borrow_mut(|look| look.idle(now_ns))
+}
+
+/// Notes that a poll found something.
+#[inline]
+pub(crate) fn busy() {
+    LOOK.with_borrow_mut(|look| look.idle_since_ns = 0);
+}
+
+impl Look {
+    fn idle(&mut self, now_ns: u64) -> bool {
+        if self.idle_since_ns == 0 {
+            self.idle_since_ns = now_ns;
+        }
+        if now_ns.saturating_sub(self.read_ns) >= LOOK_NS {
+            self.read(now_ns);
+        }
+        now_ns < self.crowded_until_ns && now_ns.saturating_sub(self.idle_since_ns) >= PATIENCE_NS
+    }
+
+    /// Reads the kernel's count.
+    fn read(&mut self, now_ns: u64) {
+        if !self.opened {
+            self.opened = true;
+            self.file = File::open("/proc/thread-self/schedstat").ok();
+        }
+        let Some(waited_ns) = self.file.as_ref().and_then(waited_ns) else { return };
+        self.look(now_ns, waited_ns);
+    }
+
+    /// Judges by the kernel's count.
+    fn look(&mut self, now_ns: u64, waited_ns: u64) {
+        let (time_ns, lost_ns) =
+            (now_ns.saturating_sub(self.read_ns), waited_ns.saturating_sub(self.waited_ns));
+        // The first value says nothing: it counts from the start of the thread.
+        if self.read_ns > 0 && lost_ns * CROWDED_SHARE > time_ns {
+            self.crowded_until_ns = now_ns + MEMORY_NS;
+        }
+        (self.read_ns, self.waited_ns) = (now_ns, waited_ns);
+    }
+}
+
+/// The second number of the file.
+fn waited_ns(file: &File) -> Option<u64> {
+    let mut text = [0; 64];
+    let len = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..len]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A thread that was seen once, at 10 ms, with a count of 70 ms from before.
+    fn seen() -> Look {
+        let mut look = Look { opened: true, ..Look::default() };
+        look.look(10 * MS, 70 * MS);
+        look
+    }
+
+    #[test]
+    fn a_thread_with_its_own_processor_never_sleeps() {
+        let mut look = seen();
+        for now in (11..100).map(|ms| ms * MS) {
+            // The kernel's threads take 1 % of the processor.
+            look.look(now, 70 * MS + (now - 10 * MS) / 100);
+            assert!(!look.idle(now) && !look.idle(now + MS / 2));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_processor_sleeps_after_its_patience() {
+        let mut look = seen();
+        assert!(!look.idle(11 * MS), "nothing is known yet");
+        look.look(13 * MS, 72 * MS);
+        assert!(look.idle(13 * MS), "polls found nothing since 11 ms");
+        look.idle_since_ns = 0;
+        assert!(!look.idle(14 * MS), "a poll found something");
+        assert!(!look.idle(14 * MS + PATIENCE_NS - 1));
+        assert!(look.idle(14 * MS + PATIENCE_NS));
+    }
+
+    #[test]
+    fn crowding_is_forgotten() {
+        let mut look = seen();
+        look.look(13 * MS, 72 * MS);
+        look.idle(13 * MS);
+        assert!(look.idle(13 * MS + MEMORY_NS - 1));
+        assert!(!look.idle(13 * MS + MEMORY_NS));
+        // A little is lost in each look: the share decides, not the time.
+        look.look(40 * MS, 72 * MS + 27 * MS / CROWDED_SHARE);
+        assert!(!look.idle(40 * MS));
+        look.look(41 * MS, look.waited_ns + MS / CROWDED_SHARE + 1);
+        assert!(look.idle(41 * MS));
+    }
+
+    #[test]
+    fn without_the_kernels_count_no_poll_sleeps() {
+        let mut look = Look { opened: true, ..Look::default() };
+        assert!((1..50).all(|ms| !look.idle(ms * MS)));
+    }
+
+    #[test]
+    fn the_kernels_count_is_read() {
+        // Absent in a kernel without scheduler statistics.
+        if let Ok(file) = File::open("/proc/thread-self/schedstat") {
+            assert!(waited_ns(&file).is_some());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Packages: what is installed, by `install` below a folder, as a wheel for pip and as a package
+//! for Debian. All three have the same files, which [`tree`] names.
+
+mod check;
+mod deb;
+mod elf;
+mod install;
+mod parts;
+mod tree;
+mod wheel;
+
+use crate::{Result, args::Args, process::target_dir};
+use parts::Parts;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub use check::run_all as check;
+
+/// `install --prefix DIR`.
+pub fn install_command(args: &mut Args) -> Result {
+    let prefix = prefix(args)?;
+    install::install(&Parts::build()?, &prefix)?;
+    println!("installed below {}; `./x uninstall --prefix` removes it", prefix.display());
+    Ok(())
+}
+
+/// `uninstall --prefix DIR`.
+pub fn uninstall_command(args: &mut Args) -> Result {
+    let prefix = prefix(args)?;
+    let removed = install::uninstall(&prefix)?;
+    println!("{removed} files removed below {}", prefix.display());
+    Ok(())
+}
+
+/// `wheel [--glibc VERSION]`.
+pub fn wheel_command(args: &mut Args) -> Result {
+    let glibc = args.value::<String>("--glibc")?;
+    args.end()?;
+    let parts = match glibc {
+        None => Parts::build_dropin()?,
+        Some(version) => Parts::build_for(&version)?,
+    };
+    told(&wheel::build(&parts)?)
+}
+
+/// `deb`.
+pub fn deb_command(args: &mut Args) -> Result {
+    args.end()?;
+    told(&deb::build(&Parts::build()?)?)
+}
+
+fn told(file: &Path) -> Result {
+    let bytes = fs::metadata(file).map_err(|e| format!("{}: {e}", file.display()))?.len();
+    println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
+    Ok(())
+}
+
+fn prefix(args: &mut Args) -> Result<PathBuf> {
+    let prefix: Option<PathBuf> = args.value("--prefix")?;
+    args.end()?;
+    let prefix = prefix.ok_or("name the folder: --prefix /usr/local, or --prefix ~/.local")?;
+    std::path::absolute(&prefix).map_err(|e| format!("--prefix {}: {e}", prefix.display()))
+}
+
+/// Folder of finished packages.
+fn out_dir() -> PathBuf {
+    target_dir().join("package")
+}
+
+/// An empty folder for the contents of a package.
+fn stage(name: &str) -> Result<PathBuf> {
+    let folder = out_dir().join(name);
+    let fail = |e| format!("{}: {e}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(fail)?;
+    }
+    fs::create_dir_all(&folder).map_err(fail)?;
+    Ok(folder)
+}
+
+/// Version of all packages.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
