@@ -64,3 +64,40 @@ fn a_reset_without_the_mark_only_asks_whatever_it_knows() {
     let c = *p.net.hosts[0].engine.counters();
     assert_eq!((c.contexts_closed, c.doubts - c.doubts_refuted), (0, 0));
 }
+
+/// A packet of the peer that is under way would withdraw the Close, and the peer could agree to it
+/// all the same: its next request would end as if the context had been lost.
+#[test]
+fn a_context_is_closed_for_another_key_when_it_rests() {
+    let mut p = sealing();
+    let tag = p.net.tag_for(1);
+    let stats = |p: &Pair| p.net.hosts[0].engine.context_stats()[0];
+    assert!(stats(&p).is_active && stats(&p).outstanding == 0, "between two requests");
+    let now = p.net.now;
+    p.net.hosts[0].engine.context_close(now, tag);
+    assert_eq!(stats(&p).state, "Open");
+    p.work(10);
+    let limit = p.net.hosts[0].engine.config().idle_after.scale(20, 1);
+    assert!(p.net.run_until(limit, |net| !net.hosts[0].engine.context_stats()[0].is_active));
+    let now = p.net.now;
+    p.net.hosts[0].engine.context_close(now, tag);
+    assert_eq!(stats(&p).state, "Closing");
+    assert!(p.net.run_until(limit, |net| net.hosts[0].engine.context_stats().is_empty()));
+    p.work(10);
+}
+
+/// A Close was withdrawn when work of ours came, and the acknowledgment of that work, which was
+/// sent later, comes first: to agree to the Close then would leave the peer with half a context.
+#[test]
+fn a_close_that_a_later_packet_has_overtaken_is_not_agreed_to() {
+    let mut p = Pair::new(9);
+    p.net.hosts[1].recv(p.qp[1], 0, 500);
+    p.send(0, 0, vec![1; 500]).unwrap();
+    assert!(p.net.run_until(Span::from_ms(50), |net| net.hosts[0].sends_done() == 1));
+    let closed = |p: &Pair| p.net.hosts[1].engine.counters().contexts_closed;
+    p.net.forge((0, 1), Body::Probe, |h| h.tx_num += 9);
+    p.net.forge((0, 1), Body::Close, |h| h.tx_num += 7);
+    assert_eq!(closed(&p), 0, "overtaken");
+    p.net.forge((0, 1), Body::Close, |h| h.tx_num += 10);
+    assert_eq!(closed(&p), 1, "the newest of its sender");
+}

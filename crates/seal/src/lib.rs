@@ -21,6 +21,20 @@
 //! setting for tests, and needs more than twice the CPU.
 #![forbid(unsafe_code)]
 
+/// Whether a planted bug is on (see `planted`); a constant `false` in builds without planted bugs.
+#[cfg(planted_bugs)]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::on($crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(planted_bugs))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
 mod capture_secret;
 mod handshake;
 mod key_file;
@@ -28,6 +42,8 @@ mod key_ring;
 mod layer;
 mod noise;
 mod packet;
+#[cfg(planted_bugs)]
+pub mod planted;
 mod query;
 mod refusal;
 mod secret;

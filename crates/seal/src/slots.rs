@@ -156,6 +156,11 @@ impl KeySlots {
         self.slot_mut(id)?.keys.as_mut().map(|tagged| &mut tagged.session)
     }
 
+    /// The present keys of a slot, to look at.
+    pub fn session_ref(&self, id: SlotId) -> Option<&Session> {
+        self.slot(id)?.present.as_ref().map(|tagged| &tagged.session)
+    }
+
     fn tag_check(&self, tag: u32) -> Result<(), SlotError> {
         if tag == 0 || self.tags.contains_key(&tag) { Err(SlotError::Tag) } else { Ok(()) }
     }

@@ -49,13 +49,16 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Closes the context with this tag if it is open and idle: the driver wants it opened anew,
-    /// for example with another key.
+    /// Closes the context with this tag if it is open and has been idle for
+    /// [`EngineConfig::idle_after`](crate::EngineConfig::idle_after): the driver wants it opened
+    /// anew, for example with another key. While packets of the peer may be under way, one of them
+    /// would withdraw the Close after the peer has agreed to it, and the next request would end as
+    /// if the peer had lost the context.
     pub fn context_close(&mut self, now: Time, tag: u32) {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
         let c = self.contexts.get(ci);
         debug_assert_eq!(c.handshake.local_tag(), OwnTag(tag), "found by its tag");
-        if c.state() == ContextState::Open && c.outstanding() == 0 {
+        if c.state() == ContextState::Open && c.outstanding() == 0 && c.win().is_none() {
             self.close_begin(now, ci);
         }
     }

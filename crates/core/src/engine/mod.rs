@@ -375,7 +375,7 @@ impl<O: Observer> Engine<O> {
 
 /// State of one context, for tools. Rate, RTT and bytes in flight are those of the peer's address,
 /// which contexts may share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextStats {
     /// Number of the context in this engine.
     pub ctx: Ctx,
