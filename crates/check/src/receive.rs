@@ -94,7 +94,10 @@ impl Node {
         if !handshake && unheard.into_iter().all(|&why| rx != Rx::Dropped(why)) {
             self.heard.insert(peer, self.clock.read(led.now));
         }
+        // The numbers of a handshake are no lower edge: a Reset has none, and the answer to an Open
+        // of a former context has those of another one.
         if let Some(j) = self.judgments.get_mut(&peer)
+            && !handshake
             && j.tag == p.header.dst_tag
             && (p.header.una().wrapping_sub(j.una) as i32) > 0
         {
