@@ -156,9 +156,11 @@ impl KeySlots {
         self.slot_mut(id)?.keys.as_mut().map(|tagged| &mut tagged.session)
     }
 
-    /// The present keys of a slot, to look at.
+    /// The keys of a slot, to look at.
     pub fn session_ref(&self, id: SlotId) -> Option<&Session> {
-        self.slot(id)?.present.as_ref().map(|tagged| &tagged.session)
+        let slot = self.slots.get(id.index as usize)?;
+        let keys = slot.keys.as_ref().filter(|_| slot.generation == id.generation)?;
+        Some(&keys.session)
     }
 
     fn tag_check(&self, tag: u32) -> Result<(), SlotError> {
