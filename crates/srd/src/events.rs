@@ -35,8 +35,9 @@ pub enum AsyncEvent {
     /// process has ended and this device took over its address and port.
     PeerIsSelf(Endpoint),
     /// The peer answered that the two sides do not agree on sealing: it demands a seal and this
-    /// device has no key file, or the reverse, or the keys differ. Anybody can send such an answer,
-    /// so requests to the peer are still tried until their time is over.
+    /// device has no key file, or the reverse, or the keys differ. Anybody who
+    /// sees the traffic can send such an answer, so requests to the peer are still tried, for 3 s at
+    /// most.
     SealRefused {
         /// The peer.
         peer: Endpoint,
@@ -44,7 +45,7 @@ pub enum AsyncEvent {
         code: CloseCode,
     },
     /// This device has refused a peer that wanted a context without a seal, or with another key.
-    /// Reported once a second at most.
+    /// Reported once a second at most, and once a minute for one address.
     SealDenied {
         /// The peer.
         peer: Endpoint,

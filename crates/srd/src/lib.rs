@@ -67,6 +67,7 @@ mod counters;
 mod cq;
 mod crowd;
 mod deliver;
+mod denied;
 mod device;
 mod dirty;
 mod driving;

@@ -2,8 +2,8 @@
 //! sent.
 
 use crate::{
-    DeviceConfig, DeviceError, config::SecretsSink, device::Shared, entropy::os_random,
-    events::AsyncEvent, key_watch::KeyWatch, nic::Nic,
+    DeviceConfig, DeviceError, config::SecretsSink, denied::Denied, device::Shared,
+    entropy::os_random, events::AsyncEvent, key_watch::KeyWatch, nic::Nic,
 };
 use srd_core::{Endpoint, Engine, EngineConfig, RxMeta, Span, Time, Transmit};
 use srd_datapath::Part;
@@ -54,8 +54,7 @@ pub(crate) struct Sealing {
     /// When they are tried to be closed next; never if there are none.
     retired_at: Time,
     secrets: Option<SecretsSink>,
-    /// When the user was last told that this device has refused a peer.
-    refused_at: Option<Time>,
+    denied: Denied,
     problem: Option<String>,
 }
 
@@ -123,7 +122,7 @@ impl Sealing {
             retired: Vec::new(),
             retired_at: Time(u64::MAX),
             secrets,
-            refused_at: None,
+            denied: Denied::default(),
             problem: None,
         })
     }
@@ -272,13 +271,9 @@ impl Sealing {
         (read, None)
     }
 
-    /// The event that a peer was refused, at most once in a while: anybody can cause it.
+    /// The event that a peer was refused, now and then: anybody can cause it.
     fn refusal_event(&mut self, now: Time, peer: Endpoint, code: CloseCode) -> Option<AsyncEvent> {
-        if self.refused_at.is_some_and(|at| now.since(at) < TICK) {
-            return None;
-        }
-        self.refused_at = Some(now);
-        Some(AsyncEvent::SealDenied { peer, code })
+        self.denied.tell(now, peer.ip).then_some(AsyncEvent::SealDenied { peer, code })
     }
 }
 
