@@ -1,8 +1,8 @@
 //! Ends the requests of a process that no peer has accepted, because the keys differ.
 //!
 //! A send that fails is not the end of many programs: they wait for a receive that never completes
-//! (`fi_pingpong` reads the queue of its receives only). Where the two sides do not agree on sealing,
-//! no program can do anything but end.
+//! (`fi_pingpong` reads the queue of its receives only). Where no peer agrees on sealing, no
+//! program can do anything but end.
 
 use crate::{devices, settings::warn};
 use srd::Device;
@@ -26,8 +26,8 @@ pub(crate) fn end_soon() {
         let opened = devices::entries().iter().filter_map(devices::Entry::opened);
         opened.filter(is_alone).for_each(|device| {
             warn(&format!(
-                "no peer accepts this process at {}, so all its requests end with an error (status 2) \
-                 now",
+                "no peer accepts this process at {}, so all its requests end with an error now \
+                 (status 2)",
                 device.ip()
             ));
             device.fail();

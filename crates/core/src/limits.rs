@@ -33,9 +33,9 @@ pub const STRANGER_RESET_EVERY: Span = Span::from_us(100);
 /// How long two addresses that share one 128th of these Resets go on sharing it: then they are
 /// mixed anew, so that nobody stays beside an address that floods. An Open is repeated for longer.
 pub const STRANGERS_MIXED_EVERY: Span = Span::from_secs(1);
-/// When a peer has refused the seal of an Open, or the want of one, and has not accepted it for this
-/// long, requests end with status 15: long enough for hosts whose key files change one after the
-/// other, and short beside the time that a silent peer has.
+/// When a peer has refused the seal of an Open, or the want of one, and has not accepted it for
+/// this long, requests end with status 15: long enough for hosts whose key files change one after
+/// the other, and short beside the time that a silent peer has.
 pub const REFUSED_AFTER: Span = Span::from_secs(3);
 /// Least interval between two checks whether a peer still has a context, however many packets claim
 /// that it has not.

@@ -35,9 +35,8 @@ pub enum AsyncEvent {
     /// process has ended and this device took over its address and port.
     PeerIsSelf(Endpoint),
     /// The peer answered that the two sides do not agree on sealing: it demands a seal and this
-    /// device has no key file, or the reverse, or the keys differ. Anybody who
-    /// sees the traffic can send such an answer, so requests to the peer are still tried, for 3 s at
-    /// most.
+    /// device has no key file, or the reverse, or the keys differ. Anybody who sees the traffic can
+    /// send such an answer, so requests to the peer are still tried, for 3 s at most.
     SealRefused {
         /// The peer.
         peer: Endpoint,

@@ -25,9 +25,9 @@ const STATUS: Status = Status::LocalQpInternalError;
 
 /// Which thread holds a device's lock.
 ///
-/// A signal handler that calls `exit` runs the destructors of libraries, which close devices, in the
-/// middle of whatever its thread was doing. If that thread holds the lock, waiting for it would never
-/// end.
+/// A signal handler that calls `exit` runs the destructors of libraries, which close devices, in
+/// the middle of whatever its thread was doing. If that thread holds the lock, waiting for it would
+/// never end.
 #[derive(Debug, Default)]
 pub(crate) struct Holder(AtomicUsize);
 

@@ -18,7 +18,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use srd_wire::{Body, CloseCode, Header, PacketType};
 use std::collections::VecDeque;
 
-/// Whom the Resets are shared among: an IPv4 address, or an IPv6 /64, which often belongs to one host.
+/// Whom the Resets are shared among: an IPv4 address, or an IPv6 /64, which often belongs to one
+/// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Claimant {
     V4(Ipv4Addr),
@@ -74,8 +75,8 @@ impl<O: Observer> Engine<O> {
         self.stranger_refuse(now, from, PeerTag::NONE, reset);
     }
 
-    /// Sends a Reset to a stranger, unless the rate limit of Resets is reached. One address cannot use
-    /// it up.
+    /// Sends a Reset to a stranger, unless the rate limit of Resets is reached. One address cannot
+    /// use it up.
     pub(crate) fn stranger_refuse(
         &mut self,
         now: Time,
