@@ -7,12 +7,19 @@ use srd::{
     AddressHandle, AsyncEvent, CompletionOp, Device, MemoryRegion, RecvWr, SendWr, Status,
     seal::key_file_rotate,
 };
-use std::{fs, path::Path, thread, time::Instant};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Messages that are outstanding at any time.
 const DEPTH: usize = 16;
 /// Receives that are posted at any time.
 const RECVS: usize = 64;
+/// Time between messages of a program that also computes.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a message: its number.
 const BYTES: usize = 8;
 
@@ -154,4 +161,29 @@ fn a_stream_outlives_the_removal_of_its_key_on_either_side() {
             scope.spawn(move || key_removed_during_a_stream(by_sender));
         }
     });
+}
+
+/// A program that computes between its messages notices nothing: its context is renewed in a pause.
+#[test]
+fn a_pause_between_messages_is_enough_for_another_key() {
+    let folder = Folder::new();
+    let (key, new) = (folder.key("keys"), folder.key("new"));
+    let world = MemWorld::new(1000);
+    let open =
+        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let (a, b) = (open(1), open(2));
+    let mut stream = Stream::new(&a, &b);
+    fs::rename(&new, &key).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while handshakes(&a) < 2 || handshakes(&b) < 2 {
+        assert!(Instant::now() < end, "the context keeps its key");
+        stream.send();
+        let pause = Instant::now() + PAUSE;
+        while stream.outstanding > 0 || Instant::now() < pause {
+            stream.take();
+        }
+    }
+    stream.send();
+    assert_eq!(stream.finish(), 0, "no message failed");
+    assert_eq!((removals(&a), removals(&b)), (0, 0));
 }
