@@ -193,6 +193,13 @@ pub const CASES: &[Case] = &[
         run: sealed::searched,
     },
     Case {
+        name: "fi_pingpong, a client with another key, and one without",
+        needs: "fi_pingpong",
+        short: false,
+        travels: false,
+        run: sealed::refused,
+    },
+    Case {
         name: "LAMMPS, 4 ranks on 2 hosts, beside a run over TCP",
         needs: "lmp",
         short: false,

@@ -24,6 +24,8 @@ const CAPTURE_BYTES: &str = "32M";
 const SEALED_MIN: u64 = 100;
 /// What the copied file consists of: each packet holds it many times.
 const MARK: &str = "the payload of this packet is readable by everybody who sees it;";
+/// Exit code of `timeout` for a program that had to be ended, and did end then.
+const TIMED_OUT: i32 = 124;
 /// How often the file repeats it: 4 MiB.
 const MARKS: usize = 65_536;
 
@@ -172,6 +174,39 @@ pub fn searched(fabric: &Fabric) -> Result<String> {
         "its text is found {open} times without a key, and not once with one ({bytes} bytes \
          searched)"
     ))
+}
+
+/// One side has another key, or none: both are told, and the client ends.
+pub fn refused(fabric: &Fabric) -> Result<String> {
+    let other = fabric.folder().join("others");
+    let _ = fs::remove_file(&other);
+    fabric.srd(&["key", "new", &other.display().to_string()])?;
+    // The server waits for clients as long as it may; the client has to end by itself.
+    let line = |limit_s| format!("timeout -k 2 {limit_s} fi_pingpong -p efa -e rdm -I 5");
+    let server = fabric.sealed(|| fabric.under("", &line(15)));
+    let mut remark = Vec::new();
+    for (options, told) in [
+        (format!("--key {}", other.display()), "have different keys"),
+        (String::new(), "it accepts sealed contexts only"),
+    ] {
+        let client = format!("{} 10.1.0.10", fabric.under(&options, &line(50)));
+        let [server, client] = fabric.plain_pair(["h0x0", "h1x0"], 60, [&server, &client])?;
+        for (who, said, words) in
+            [("client", &client, told), ("server", &server, "was refused: it")]
+        {
+            if !said.text.contains(words) || said.code == 0 {
+                return Err(format!("the {who} does not say `{words}`, {}", said.tail()));
+            }
+        }
+        if client.code == TIMED_OUT || !client.text.contains("no peer accepts this process") {
+            return Err(format!("the client did not end by itself, {}", client.tail()));
+        }
+        if server.code != TIMED_OUT {
+            return Err(format!("the server did not end when it was told to, {}", server.tail()));
+        }
+        remark.push(format!("exit code {}", client.code));
+    }
+    Ok(format!("both sides say why; clients end with {}", remark.join(" and ")))
 }
 
 #[cfg(test)]
