@@ -52,11 +52,11 @@ fn all(minutes: u64) -> Result {
     let tool = tools::build_release("srd-cli", "srd")?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
-    detected(&planted, sample(commit, bugs))
+    detected(&planted, sample(commit, &bugs))
 }
 
 /// Requires that the checker detects each of these bugs.
-fn detected(planted: &Path, bugs: impl Iterator<Item = usize>) -> Result {
+fn detected(planted: &Path, bugs: impl Iterator<Item = u32>) -> Result {
     let only = bugs.map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let limit = WORLDS.to_string();
     let args = ["kill-table", "--blocks", "1", "--limit", &limit, "--only", &only];
@@ -65,9 +65,10 @@ fn detected(planted: &Path, bugs: impl Iterator<Item = usize>) -> Result {
 }
 
 /// Numbers of the planted bugs for this commit: spread over the list, different for each commit.
-fn sample(commit: u64, bugs: usize) -> impl Iterator<Item = usize> {
-    let (n, from) = (SAMPLE.min(bugs), (commit % bugs as u64) as usize);
-    (0..n).map(move |k| (from + k * bugs / n) % bugs + 1)
+fn sample(commit: u64, bugs: &[u32]) -> impl Iterator<Item = u32> {
+    let all = bugs.len();
+    let (n, from) = (SAMPLE.min(all), (commit % all as u64) as usize);
+    (0..n).map(move |k| bugs[(from + k * all / n) % all])
 }
 
 /// Requires that released programs contain no planted bugs. Checks also that the build with planted
@@ -113,12 +114,15 @@ fn build(flags: Option<&str>) -> Result<PathBuf> {
     Ok(folder.join("checker").join("srd-check"))
 }
 
-/// Number of planted bugs, one per line of the list.
-fn bugs(program: &Path) -> Result<usize> {
+/// Numbers of the planted bugs: the first word of each line of the list.
+fn bugs(program: &Path) -> Result<Vec<u32>> {
     let list = process::output(&mut command(&program.to_string_lossy(), &["bugs"]))?;
-    match list.lines().count() {
-        0 => Err("the build with planted bugs has none".into()),
-        n => Ok(n),
+    let number = |line: &str| line.split(' ').next().and_then(|word| word.parse().ok());
+    let all: Option<Vec<u32>> = list.lines().map(number).collect();
+    match all {
+        None => Err(format!("the list of planted bugs has a line without a number: {list}")),
+        Some(all) if all.is_empty() => Err("the build with planted bugs has none".into()),
+        Some(all) => Ok(all),
     }
 }
 
@@ -129,13 +133,14 @@ mod tests {
     #[test]
     fn a_sample_has_distinct_existing_bugs() {
         for commit in [0, 59, 60, u64::MAX] {
-            let mut all: Vec<usize> = sample(commit, 60).collect();
+            let bugs: Vec<u32> = (1..=50).chain(201..=210).collect();
+            let mut all: Vec<u32> = sample(commit, &bugs).collect();
             all.sort_unstable();
             all.dedup();
             assert_eq!(all.len(), SAMPLE);
-            assert!(all.iter().all(|n| (1..=60).contains(n)));
+            assert!(all.iter().all(|n| bugs.contains(n)));
         }
-        assert_eq!(sample(5, 3).count(), 3);
+        assert_eq!(sample(5, &[1, 2, 3]).count(), 3);
     }
 
     #[test]

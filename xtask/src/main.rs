@@ -45,18 +45,20 @@ Runs
   demo --copy [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
-  acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
+  acceptance [--short] [--sealed] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
              [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR]
              [--fabtests-bin DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
-                               namespaces; --update writes docs/compatibility.md. The suites of
+                               namespaces; --update writes docs/compatibility.md; --sealed: with a
+                               key file, and what the spines forward is captured. The suites of
                                rdma-core and libfabric run if built copies are given; --update
                                then writes docs/conformance.md (which says how to build them)
   apps [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
                                scientific applications (OpenFOAM, hpcc, LAMMPS) on that fabric,
                                over SRD and over TCP in turns
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
-                               (--checksum: only the section about the cost of the checksum)
+                               (--checksum, --sealed: only the section about the cost of the
+                               checksum, or about sealing beside TLS and QUIC)
   mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
                                Open MPI over SRD beside Open MPI over TCP; writes its section of
                                docs/performance.md

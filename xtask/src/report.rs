@@ -3,7 +3,7 @@
 use crate::{
     Result,
     args::Args,
-    process::{cargo, command, run},
+    process::{cargo, command, root, run},
     tools,
 };
 
@@ -13,6 +13,11 @@ pub fn run_command(args: &mut Args) -> Result {
     tools::ensure(&["cc"])?;
     // The raw UDP program, which the results are compared with.
     run(&mut cargo(&["build", "--release", "-p", "srd-datapath", "--example", "raw"]))?;
+    if options.iter().any(|o| o == "--sealed" || o.starts_with("tls-") || o.starts_with("quic-")) {
+        let manifest = root().join("bench/secure/Cargo.toml");
+        let manifest = manifest.to_string_lossy();
+        run(&mut cargo(&["build", "--release", "--manifest-path", &manifest]))?;
+    }
     // The program `peers`, and the benchmark of the core alone.
     tools::build_release("srd-report", "peers")?;
     tools::build_release("srd-bench", "srd-bench")?;

@@ -46,9 +46,11 @@ impl Figures {
             Row::SrdSend { size, .. }
             | Row::SrdWrite { size }
             | Row::SrdSendUnchecked { size }
-            | Row::SrdWriteUnchecked { size } => srd(near, far, size),
+            | Row::SrdWriteUnchecked { size }
+            | Row::SrdWriteSealed { size } => srd(near, far, size),
+            Row::TlsStream { size } | Row::QuicStream { size } => secure(near, far, size),
             Row::SrdRate { .. } => rate(near),
-            Row::RawPing(_) | Row::SrdPing(_) | Row::TcpPing(_) => ping(near),
+            Row::RawPing(_) | Row::SrdPing(_) | Row::SrdPingSealed | Row::TcpPing(_) => ping(near),
         }
     }
 }
@@ -86,6 +88,18 @@ fn srd(near: &Value, far: &Value, size: u32) -> Result<Figures> {
         packets_per_call: number(near, "/counters/tx_packets")?
             / number(near, "/counters/tx_syscalls")?,
         retransmitted_permille: number(near, "/counters/retrans_pkts")? / packets * 1000.0,
+        ..Figures::NONE
+    })
+}
+
+/// What has arrived, and the CPU time of both ends.
+fn secure(near: &Value, far: &Value, size: u32) -> Result<Figures> {
+    let bytes = number(far, "/bytes")?;
+    let cpu = [number(near, "/cpu_seconds")?, number(far, "/cpu_seconds")?];
+    Ok(Figures {
+        gbit: bytes * 8.0 / 1e9 / number(near, "/seconds")?,
+        gbit_per_cpu: bytes * 8.0 / 1e9 / (cpu[0] + cpu[1]),
+        ns_per_packet: cpu.map(|s| s * 1e9 / (bytes / f64::from(size))),
         ..Figures::NONE
     })
 }

@@ -12,6 +12,7 @@ mod options;
 mod page;
 mod pair;
 mod rows;
+mod sealed;
 
 use measure::Plan;
 use std::{path::PathBuf, process::ExitCode};
@@ -28,6 +29,7 @@ cargo xtask report [OPTIONS]    measures, and writes docs/performance.md
   --seconds S     length of one run (default 1)
   --quick         one round of half a second, printed instead of written
   --checksum      only the rows about the checksum; rewrites only their section of the page
+  --sealed        only the rows about sealing, TLS and QUIC; rewrites only their section
   --row NAME      only this row, with the complete output of both ends; writes no file
   --out FILE      write this file instead
 
@@ -39,6 +41,8 @@ struct Args {
     row: Option<rows::Row>,
     /// Measure only the rows about the cost of the checksum.
     checksum: bool,
+    /// Measure only the rows about sealing.
+    sealed: bool,
     out: Option<PathBuf>,
 }
 
@@ -50,7 +54,8 @@ impl Args {
         }
         let quick = args.iter().any(|a| a == "--quick");
         let checksum = args.iter().any(|a| a == "--checksum");
-        let flag = |a: &String| a == "--quick" || a == "--checksum";
+        let sealed = args.iter().any(|a| a == "--sealed");
+        let flag = |a: &String| ["--quick", "--checksum", "--sealed"].contains(&a.as_str());
         let mut o = options::Options::new(args.into_iter().filter(|a| !flag(a)))?;
         let row = o.get::<String>("row")?.map(|name| rows::Row::named(&name)).transpose()?;
         let few = quick || row.is_some();
@@ -60,13 +65,13 @@ impl Args {
         };
         let file = o.get("out")?.or_else(|| (!few).then(|| "docs/performance.md".into()));
         o.end()?;
-        if checksum && row.is_some() {
-            return Err("--checksum selects its own rows: leave out --row".into());
+        if [checksum, sealed, row.is_some()].into_iter().filter(|&given| given).count() > 1 {
+            return Err("--checksum, --sealed and --row each select rows: give one of them".into());
         }
         if plan.runs == 0 || !(0.1..=10.0).contains(&plan.seconds) {
             return Err("--runs must be at least 1, --seconds from 0.1 to 10".into());
         }
-        Ok(Some(Self { plan, row, checksum, out: file }))
+        Ok(Some(Self { plan, row, checksum, sealed, out: file }))
     }
 }
 
@@ -86,6 +91,12 @@ fn report(args: Vec<String>) -> Result<()> {
             None => part,
             Some(file) => checksum::put(&std::fs::read_to_string(file)?, &part)?,
         }
+    } else if args.sealed {
+        let part = sealed::part(&measure::some(args.plan, &sealed::rows())?)?;
+        match &args.out {
+            None => part,
+            Some(file) => sealed::put(&std::fs::read_to_string(file)?, &part),
+        }
     } else {
         let page = page::page(&measure::all(args.plan)?)?;
         page + &args.out.as_deref().map_or_else(String::new, kept)
@@ -101,10 +112,12 @@ fn report(args: Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The section of the old page that another command generates (`cargo xtask mpi-figures`).
+/// The sections of the old page that other commands generate (`cargo xtask report --sealed`, `cargo
+/// xtask mpi-figures`); they are the last.
 fn kept(file: &std::path::Path) -> String {
     let old = std::fs::read_to_string(file).unwrap_or_default();
-    old.find(KEPT_FROM).map_or_else(String::new, |at| format!("\n{}", &old[at..]))
+    let first = [sealed::BEGIN, KEPT_FROM].iter().filter_map(|mark| old.find(mark)).min();
+    first.map_or_else(String::new, |at| format!("\n{}", &old[at..]))
 }
 
 fn main() -> ExitCode {

@@ -64,6 +64,19 @@ pub enum Row {
     TcpStream {
         size: u32,
     },
+    /// As `SrdWrite`, with a key file.
+    SrdWriteSealed {
+        size: u32,
+    },
+    /// One stream of TCP with TLS 1.3, or of QUIC.
+    TlsStream {
+        size: u32,
+    },
+    QuicStream {
+        size: u32,
+    },
+    /// As `SrdPing` with polling, with a key file.
+    SrdPingSealed,
     RawPing(Wait),
     SrdPing(Wait),
     TcpPing(Wait),
@@ -101,6 +114,10 @@ pub fn all() -> Vec<Row> {
 pub struct Programs {
     pub own: PathBuf,
     pub raw: PathBuf,
+    /// The ends of TLS and QUIC, which only the rows about sealing need.
+    pub secure: PathBuf,
+    /// The key file of sealed rows.
+    pub key: PathBuf,
 }
 
 impl Programs {
@@ -108,8 +125,13 @@ impl Programs {
     pub fn find() -> Result<Self> {
         let own = std::env::current_exe()?;
         let raw = own.parent().ok_or("no folder")?.join("examples").join("raw");
+        let secure = "bench/secure/target/release/srd-secure".into();
+        let key = own.with_file_name("report-keys");
+        if !key.exists() {
+            srd::seal::key_file_new(&key)?;
+        }
         if raw.is_file() {
-            return Ok(Self { own, raw });
+            return Ok(Self { own, raw, secure, key });
         }
         let build = "cargo build --release -p srd-datapath --example raw";
         Err(format!("{} does not exist; build it: {build}", raw.display()).into())
@@ -131,6 +153,10 @@ impl Row {
             Self::SrdSendUnchecked { size } => format!("srd-send-unchecked-{size}"),
             Self::SrdWriteUnchecked { size } => format!("srd-write-unchecked-{size}"),
             Self::TcpStream { size } => format!("tcp-{size}"),
+            Self::SrdWriteSealed { size } => format!("srd-write-sealed-{size}"),
+            Self::TlsStream { size } => format!("tls-{size}"),
+            Self::QuicStream { size } => format!("quic-{size}"),
+            Self::SrdPingSealed => "srd-ping-sealed".into(),
             Self::RawPing(wait) => format!("raw-ping-{}", wait.word()),
             Self::SrdPing(wait) => format!("srd-ping-{}", wait.word()),
             Self::TcpPing(wait) => format!("tcp-ping-{}", wait.word()),
@@ -141,8 +167,9 @@ impl Row {
 
     /// Finds a row by its name.
     pub fn named(name: &str) -> Result<Self> {
-        let found = all().into_iter().find(|r| r.name() == name);
-        let names = || all().iter().map(|r| r.name()).collect::<Vec<_>>().join(" ");
+        let every = || all().into_iter().chain(crate::sealed::rows());
+        let found = every().find(|r| r.name() == name);
+        let names = || every().map(|r| r.name()).collect::<Vec<_>>().join(" ");
         found.ok_or_else(|| format!("there is no row `{name}`; the rows are {}", names()).into())
     }
 
@@ -168,6 +195,14 @@ impl Row {
             Self::SrdWriteUnchecked { size } => {
                 return Self::SrdWrite { size }.commands(p, seconds).map(unchecked);
             }
+            Self::SrdWriteSealed { size } => {
+                return Self::SrdWrite { size }.commands(p, seconds).map(|all| sealed(all, p));
+            }
+            Self::SrdPingSealed => {
+                return Self::SrdPing(Wait::Spin).commands(p, seconds).map(|all| sealed(all, p));
+            }
+            Self::TlsStream { size } => secure(p, "tls", size, seconds),
+            Self::QuicStream { size } => secure(p, "quic", size, seconds),
             Self::SrdSend { size, driver } => {
                 let driver = driver.word();
                 let both = format!("--mtu {size} --size {size} --depth 1024 --engine {driver}");
@@ -230,8 +265,14 @@ impl Row {
     /// Values of the server's first output that the driving end needs.
     fn needs(self) -> &'static [&'static str] {
         match self {
-            Self::SrdWrite { .. } | Self::SrdWriteUnchecked { .. } => &["qpn", "rkey", "addr"],
-            Self::SrdSend { .. } | Self::SrdSendUnchecked { .. } | Self::SrdPing(_) => &["qpn"],
+            Self::SrdWrite { .. }
+            | Self::SrdWriteUnchecked { .. }
+            | Self::SrdWriteSealed { .. } => &["qpn", "rkey", "addr"],
+            Self::TlsStream { .. } | Self::QuicStream { .. } => &["cert"],
+            Self::SrdSend { .. }
+            | Self::SrdSendUnchecked { .. }
+            | Self::SrdPing(_)
+            | Self::SrdPingSealed => &["qpn"],
             Self::SrdRate { .. } => &["qpns"],
             _ => &[],
         }
@@ -259,6 +300,23 @@ impl Row {
     }
 }
 
+/// The same command with a key file.
+fn sealed(mut words: Vec<String>, p: &Programs) -> Vec<String> {
+    words.extend(["--key".into(), p.key.display().to_string()]);
+    words
+}
+
+/// Both ends of a stream of TLS or QUIC.
+fn secure(p: &Programs, kind: &str, size: u32, seconds: f64) -> [String; 2] {
+    let program = format!("timeout {LIFE_SECONDS} {}", p.secure.display());
+    [
+        format!("{program} {kind}-serve --local {FAR_IP}:{PORT} --size {size}"),
+        format!(
+            "{program} {kind}-drive --remote {FAR_IP}:{PORT} --size {size} --seconds {seconds}"
+        ),
+    ]
+}
+
 /// The same command with the checksum disabled.
 fn unchecked(mut words: Vec<String>) -> Vec<String> {
     words.extend(["--integrity".into(), "off".into()]);
@@ -280,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_row_is_found_by_its_name() {
-        for row in all() {
+        for row in all().into_iter().chain(crate::sealed::rows()) {
             assert_eq!(Row::named(&row.name()).unwrap(), row);
         }
         assert!(Row::named("x").unwrap_err().to_string().contains("raw-1400"));
@@ -288,7 +346,8 @@ mod tests {
 
     #[test]
     fn ends_agree_on_size_and_port() {
-        let p = Programs { own: "own".into(), raw: "raw".into() };
+        let (own, raw) = ("own".into(), "raw".into());
+        let p = Programs { own, raw, secure: "secure".into(), key: "keys".into() };
         let [serve, drive] = Row::RawStream { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));
         assert!(serve.contains("--port 18990") && drive.contains(":18990"), "{serve} | {drive}");
         let [serve, drive] = Row::SrdWrite { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));

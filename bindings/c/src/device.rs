@@ -144,6 +144,9 @@ pub enum srd_event_type {
     SealDenied = 13,
     /// The key file has changed and cannot be used; the keys of its last good version stay.
     KeyFileRefused = 14,
+    /// The context to this peer was ended because its key left the key file and the context was
+    /// never idle since; outstanding requests ended with status 8.
+    KeyRemoved = 15,
 }
 
 /// An asynchronous event.
@@ -470,6 +473,7 @@ fn event_to_c(e: &AsyncEvent) -> srd_event {
         AsyncEvent::SealDenied { peer: p, code } => {
             srd_event { error: *code as i32, ..peer(srd_event_type::SealDenied, p) }
         }
+        AsyncEvent::KeyRemoved(p) => peer(srd_event_type::KeyRemoved, p),
         AsyncEvent::KeyFileRefused => {
             srd_event { event_type: srd_event_type::KeyFileRefused as u32, ..none }
         }

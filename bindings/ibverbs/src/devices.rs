@@ -47,7 +47,7 @@ impl Entry {
     }
 
     fn new(index: usize, ip: IpAddr, interface: String) -> Self {
-        let (name, uverbs) = (format!("srd{index}"), format!("uverbs{index}"));
+        let (name, uverbs) = (device_name(index), format!("uverbs{index}"));
         let class = sysfs::root().join("class");
         let path = |kind: &str, of: &str| class.join(kind).join(of).display().to_string();
         let base = ibv_device {
@@ -145,6 +145,16 @@ pub(crate) fn entries() -> &'static [Entry] {
         let found = found();
         found.into_iter().enumerate().map(|(i, (ip, name))| Entry::new(i, ip, name)).collect()
     })
+}
+
+/// The name of a device: the setting's, else one by its number.
+fn device_name(index: usize) -> String {
+    let names = &settings().device_names;
+    let by_number = || format!("srd{index}");
+    let name = names.get(index).cloned().unwrap_or_else(by_number);
+    // Two devices with one name could not be told apart.
+    let before = names.iter().take(index).any(|other| *other == name);
+    if before { by_number() } else { name }
 }
 
 /// Addresses to use, and the names of their interfaces.

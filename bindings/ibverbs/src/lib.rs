@@ -30,6 +30,7 @@ mod qp;
 #[cfg(test)]
 mod rails_tests;
 mod recv;
+mod refused;
 mod senders;
 pub mod settings;
 mod stack;

@@ -7,7 +7,7 @@ use std::env;
 /// Programs look for the device's description in the folder that this variable names.
 #[guarded]
 extern "C" fn at_load() {
-    if env::var_os(sysfs::SYSFS_PATH).is_none() {
+    if env::var_os(sysfs::SYSFS_PATH).is_none_or(|path| path != sysfs::root()) {
         // SAFETY: libraries are loaded before the program starts threads, or under the loader's
         // lock by a program that must not change its environment meanwhile.
         unsafe { env::set_var(sysfs::SYSFS_PATH, sysfs::root()) };

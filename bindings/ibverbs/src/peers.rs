@@ -2,12 +2,15 @@
 //! reached with smaller packets: a program's own report of the error (MPI: "internal error") does
 //! not say what to do.
 
-use crate::settings::warn;
+use crate::{refused, settings::warn};
 use srd::{AsyncEvent, Endpoint};
 use std::{
     collections::BTreeSet,
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Most peers reported.
@@ -21,6 +24,8 @@ pub(crate) struct Silent {
     told: Mutex<BTreeSet<(IpAddr, u16)>>,
     /// Addresses reported for smaller packets.
     narrow: Mutex<BTreeSet<IpAddr>>,
+    /// A peer has refused this process, because they do not agree on sealing.
+    refused: AtomicBool,
 }
 
 impl Silent {
@@ -35,6 +40,13 @@ impl Silent {
         };
         if let Some(text) = text {
             warn(&text);
+        }
+        match event {
+            AsyncEvent::SealRefused { .. } => self.refused.store(true, Ordering::Relaxed),
+            AsyncEvent::PeerUnreachable(_) if self.refused.swap(false, Ordering::Relaxed) => {
+                refused::end_soon();
+            }
+            _ => {}
         }
     }
 

@@ -24,6 +24,7 @@ const PEER_SILENT_MAX_S: u64 = 20;
 pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_INTERFACE", "network interfaces to offer as devices: names separated by commas"),
     ("SRD_IP", "the same, by IP address"),
+    ("SRD_DEVICE_NAME", "names of the devices, separated by commas (default: srd0, srd1, ...)"),
     ("SRD_MTU", "most payload bytes per packet (default: as the link permits, at most 8928)"),
     ("SRD_PATHS", "paths per peer address: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
@@ -46,6 +47,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
 pub(crate) struct Settings {
     pub interfaces: Vec<String>,
     pub ips: Vec<IpAddr>,
+    pub device_names: Vec<String>,
     pub mtu: Option<u16>,
     pub paths: Option<u16>,
     pub path_policy: Option<PathPolicy>,
@@ -68,6 +70,7 @@ pub(crate) fn settings() -> &'static Settings {
         Settings {
             interfaces: list("SRD_INTERFACE"),
             ips: list("SRD_IP"),
+            device_names: list::<DeviceName>("SRD_DEVICE_NAME").into_iter().map(|n| n.0).collect(),
             mtu: one("SRD_MTU", str::parse),
             paths: one("SRD_PATHS", str::parse),
             path_policy: one("SRD_PATH_POLICY", path_policy),
@@ -140,6 +143,24 @@ fn list<T: FromStr<Err: Display>>(name: &str) -> Vec<T> {
     text.split(',').map(str::trim).filter(|p| !p.is_empty()).filter_map(parse).collect()
 }
 
+/// A name that programs show, and that is a folder's in the description of the device.
+struct DeviceName(String);
+
+/// Most bytes of a name, without the zero at its end: IB_DEVICE_NAME_MAX of the kernel.
+const DEVICE_NAME_BYTES_MAX: usize = 63;
+
+impl FromStr for DeviceName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        if text.is_empty() || text.len() > DEVICE_NAME_BYTES_MAX || !text.chars().all(allowed) {
+            return Err("a name has 1 to 63 letters, digits, `_` and `-`");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
 fn on_or_off(text: &str) -> Result<bool, &'static str> {
     match text {
         "on" => Ok(true),
@@ -177,5 +198,10 @@ mod tests {
         assert!(number("efa0").is_err());
         assert_eq!(path_policy("ecmp"), Ok(PathPolicy::Ecmp));
         assert!(path_policy("best").is_err());
+        assert!("rdmap0s6".parse::<DeviceName>().is_ok());
+        let long = "x".repeat(64);
+        for wrong in ["", "../x", "a/b", "a b", long.as_str()] {
+            assert!(wrong.parse::<DeviceName>().is_err(), "{wrong}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 use std::{
     ffi::OsString,
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
     os::unix::{
         ffi::OsStringExt,
@@ -35,22 +36,58 @@ pub(crate) struct Entry<'a> {
     pub fw_ver: &'a str,
 }
 
-/// Root of the tree. If the variable is already set, its tree is used.
+/// Variables that decide which devices there are, and how they are called.
+const DEVICE_VARIABLES: [&str; 3] = ["SRD_INTERFACE", "SRD_IP", "SRD_DEVICE_NAME"];
+
+/// Root of the tree. If the variable is already set, its tree is used, unless it is one of these
+/// trees: that of a parent process may describe other devices.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
-    ROOT.get_or_init(|| match std::env::var_os(SYSFS_PATH) {
-        Some(path) if !path.is_empty() => PathBuf::from(path),
+    ROOT.get_or_init(|| match std::env::var_os(SYSFS_PATH).map(PathBuf::from) {
+        Some(path) if !path.as_os_str().is_empty() && !is_shared(&path) => path,
         _ => own_root(),
     })
 }
 
-/// A folder that only this user can write to. It is shared by all processes of the user, so that it
-/// is written once; if the name is taken by another user, a folder with a random name.
-fn own_root() -> PathBuf {
-    let shared = Path::new("/dev/shm");
-    let base = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
+/// Whether it is a tree that processes with the same devices share.
+fn is_shared(path: &Path) -> bool {
+    let (base, name) = (base(), shared_name());
+    let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let rest = found.strip_prefix(&name);
+    path.parent() == Some(&base)
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Beginning of the folders' names.
+fn shared_name() -> String {
     // SAFETY: no memory is passed; the call cannot fail.
-    let path = base.join(format!("srd-verbs-{}", unsafe { libc::getuid() }));
+    format!("srd-verbs-{}", unsafe { libc::getuid() })
+}
+
+/// Folder of the trees.
+fn base() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() }
+}
+
+/// End of the folder's name, from the values of the variables: all processes find in a tree exactly
+/// the devices that they have.
+fn device_suffix(values: &[Option<OsString>]) -> String {
+    if values.iter().all(|value| value.as_ref().is_none_or(|v| v.is_empty())) {
+        return String::new();
+    }
+    let mut hasher = DefaultHasher::new();
+    values.hash(&mut hasher);
+    format!("-{:016x}", hasher.finish())
+}
+
+/// A folder that only this user can write to. It is shared by all processes of the user with the
+/// same devices, so that it is written once; if the name is taken by another user, a folder with a
+/// random name.
+fn own_root() -> PathBuf {
+    let base = base();
+    let suffix = device_suffix(&DEVICE_VARIABLES.map(std::env::var_os));
+    let path = base.join(shared_name() + &suffix);
     if ready(&path).is_ok() {
         return path;
     }
@@ -108,6 +145,10 @@ pub(crate) fn write(entry: &Entry<'_>) -> io::Result<()> {
     put(&port.join("link_layer"), "Unspecified\n")?;
     put(&port.join("gids/0"), &format!("{}\n", quads(&entry.gid)))?;
     put(&port.join("pkeys/0"), "0xffff\n")?;
+    // Programs that look for the kernel's device file find one, but open devices by verbs.
+    let file = root.join("dev/infiniband").join(entry.uverbs);
+    fs::create_dir_all(file.parent().unwrap_or(root))?;
+    link(Path::new("/dev/null"), &file)?;
     for device in [ib.join("device"), verbs.join("device")] {
         if fs::symlink_metadata(&device).is_ok() {
             continue;
@@ -215,6 +256,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&victim).unwrap(), "whole");
         assert_eq!(fs::read_to_string(new.join("f")).unwrap(), "text");
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn processes_share_a_tree_if_they_have_the_same_devices() {
+        let suffix = |values: [&str; 3]| {
+            device_suffix(&values.map(|v| (!v.is_empty()).then(|| OsString::from(v))))
+        };
+        assert_eq!(suffix(["", "", ""]), "");
+        assert_eq!(suffix(["e0", "", ""]), suffix(["e0", "", ""]));
+        assert_ne!(suffix(["e0", "", ""]), suffix(["e1", "", ""]));
+        assert_ne!(suffix(["e0", "", ""]), suffix(["", "e0", ""]));
+        let own = base().join(shared_name() + &suffix(["e0", "", ""]));
+        assert!(is_shared(&own) && is_shared(&base().join(shared_name())));
+        assert!(!is_shared(Path::new("/sys")) && !is_shared(&base().join(shared_name() + "0")));
     }
 
     #[test]

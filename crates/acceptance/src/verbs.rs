@@ -1,6 +1,6 @@
 //! `verbs`: builds the drop-in libraries. Cargo builds the code as a static library; the two shared
 //! libraries are linked here, because the symbol versions that programs expect need a version
-//! script.
+//! script, and a third one, which makes programs find the devices.
 
 use crate::{
     Result,
@@ -20,12 +20,12 @@ pub fn run_command(args: &mut Args) -> Result {
     let out = args.value::<PathBuf>("--out")?;
     args.end()?;
     let out = build(out)?;
-    println!("{}: libibverbs.so.1 libefa.so.1", out.display());
+    println!("{}: libibverbs.so.1 libefa.so.1 libsrd_places.so.1", out.display());
     println!("start programs with `srd run -- PROGRAM`; see docs/drop-in.md");
     Ok(())
 }
 
-/// Builds and links both libraries; returns their folder.
+/// Builds and links the libraries; returns their folder.
 pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     tools::ensure(&["cc"])?;
     build_by("cc", out)
@@ -40,18 +40,7 @@ pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
     let verbs = out.join("libibverbs.so.1");
     let objects = ["private", "job"].map(|name| out.join(name).with_extension("o"));
     for object in &objects {
-        let source = link.join(object.file_name().unwrap_or_default()).with_extension("c");
-        cc(
-            compiler,
-            &[
-                "-fPIC".as_ref(),
-                "-O2".as_ref(),
-                "-c".as_ref(),
-                source.as_os_str(),
-                "-o".as_ref(),
-                object.as_os_str(),
-            ],
-        )?;
+        compile(compiler, &link, object)?;
     }
     let [private, job] = &objects;
     let library = target_dir().join("release/libsrd_ibverbs.a");
@@ -90,6 +79,22 @@ pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
             out.join("libefa.so.1").as_os_str(),
         ],
     )?;
+    cc(
+        compiler,
+        &[
+            "-shared".as_ref(),
+            "-fPIC".as_ref(),
+            "-O2".as_ref(),
+            // It must pass on invalid pointers, whatever the declarations promise.
+            "-fno-delete-null-pointer-checks".as_ref(),
+            "-Wl,-soname,libsrd_places.so.1".as_ref(),
+            link.join("places.c").as_os_str(),
+            verbs.as_os_str(),
+            "-Wl,-z,defs".as_ref(),
+            "-o".as_ref(),
+            out.join("libsrd_places.so.1").as_os_str(),
+        ],
+    )?;
     for object in &objects {
         fs::remove_file(object).map_err(|e| format!("{}: {e}", object.display()))?;
     }
@@ -98,6 +103,14 @@ pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
         link_to(&format!("{name}.1"), &out.join(name))?;
     }
     Ok(out)
+}
+
+/// Compiles the source of the object's name in `link`.
+fn compile(compiler: &str, link: &Path, object: &Path) -> Result {
+    let source = link.join(object.file_name().unwrap_or_default()).with_extension("c");
+    let flags = ["-fPIC", "-O2", "-c"].map(OsStr::new);
+    let files = [source.as_os_str(), "-o".as_ref(), object.as_os_str()];
+    cc(compiler, &[flags, files].concat())
 }
 
 fn cc(compiler: &str, args: &[&OsStr]) -> Result {

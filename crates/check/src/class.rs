@@ -69,11 +69,13 @@ pub enum Class {
     Flood,
     /// Paths with a smaller MTU, or faults that look like one; engines search for the packet size.
     Narrow,
+    /// Engines behind layers that seal, and an attacker on the network.
+    Sealed,
 }
 
 impl Class {
     /// Number of classes.
-    pub const COUNT: usize = 32;
+    pub const COUNT: usize = 33;
     /// Number of classes whose worlds have honest members only; they are the first ones.
     pub const ORDINARY: usize = 24;
     /// All of them, in order.
@@ -110,20 +112,46 @@ impl Class {
         Self::Late,
         Self::Flood,
         Self::Narrow,
+        Self::Sealed,
     ];
+}
+
+/// A number for each class, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerClass([u64; Class::COUNT]);
+
+impl Default for PerClass {
+    fn default() -> Self {
+        Self([0; Class::COUNT])
+    }
+}
+
+impl core::ops::Deref for PerClass {
+    type Target = [u64; Class::COUNT];
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl core::ops::DerefMut for PerClass {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 /// A set of classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Classes(pub u32);
+pub struct Classes(pub u64);
 
 impl Classes {
     /// Every class.
-    pub const ALL: Self = Self(u32::MAX >> (u32::BITS - Class::COUNT as u32));
+    pub const ALL: Self = Self(u64::MAX >> (u64::BITS - Class::COUNT as u32));
     /// Classes of worlds whose members all follow the protocol.
     pub const ORDINARY: Self = Self((1 << Class::ORDINARY) - 1);
     /// Classes of worlds with hostile members.
-    pub const HOSTILE: Self = Self(Self::ALL.0 & !Self::ORDINARY.0);
+    pub const HOSTILE: Self = Self(Self::ALL.0 & !Self::ORDINARY.0 & !Self::SEALED.0);
+    /// The class of worlds whose engines seal.
+    pub const SEALED: Self = Self(1 << Class::Sealed as u8);
     /// Whether `c` is in the set.
     pub const fn has(self, c: Class) -> bool {
         self.0 >> c as u8 & 1 == 1

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
 /// Areas whose bugs only hostile worlds detect.
 const HOSTILE: [&str; 2] = ["hostile peers", "sizes of packets"];
+/// Area whose bugs only sealed worlds detect.
+#[cfg(feature = "sealed")]
+const SEALS: &str = "seals";
 const END: &str = "<!-- end of kill-table -->";
 
 /// What to measure.
@@ -42,7 +45,12 @@ impl Default for Table {
 pub fn plant(n: u32) -> Result<(), String> {
     #[cfg(planted_bugs)]
     {
-        srd_core::planted::plant(n)
+        let found = n == 0 || bugs().iter().any(|b| b.0 == n);
+        let core = srd_core::planted::all().len() as u32;
+        srd_core::planted::plant(if found && n > core { 0 } else { n })?;
+        #[cfg(feature = "sealed")]
+        srd_seal::planted::plant(n);
+        Ok(())
     }
     #[cfg(not(planted_bugs))]
     {
@@ -56,12 +64,24 @@ pub fn plant(n: u32) -> Result<(), String> {
 pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
     #[cfg(planted_bugs)]
     {
-        srd_core::planted::all()
+        let all = srd_core::planted::all();
+        #[cfg(feature = "sealed")]
+        let all = [all, srd_seal::planted::all()].concat();
+        all
     }
     #[cfg(not(planted_bugs))]
     {
         Vec::new()
     }
+}
+
+/// The classes whose worlds can show bugs of this area, and one of how many seeds has one of them.
+fn worlds_of(area: &str) -> (Classes, u64) {
+    #[cfg(feature = "sealed")]
+    if area == SEALS {
+        return (Classes::SEALED, crate::sealed::SEALED_EACH);
+    }
+    if HOSTILE.contains(&area) { (Classes::HOSTILE, HOSTILE_EACH) } else { (Classes::ALL, 1) }
 }
 
 /// Measures every bug and prints the table. `Ok(false)`: a block did not detect its bug.
@@ -77,15 +97,16 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
         table.blocks
     );
     let mut all = true;
-    if let Some(n) = table.only.iter().find(|&&n| n > bugs().len() as u32) {
+    let known = |n: u32| bugs().iter().any(|b| b.0 == n);
+    if let Some(n) = table.only.iter().find(|&&n| !known(n)) {
         return Err(Trouble::Usage(format!("--only {n}: there is no such bug; `bugs` lists them")));
     }
     let wanted = |b: &(u32, &str, &str)| table.only.is_empty() || table.only.contains(&b.0);
     for (n, name, area) in bugs().into_iter().filter(wanted) {
         plant(n)?;
         // Other seeds cannot detect these bugs and are skipped.
-        let only = if HOSTILE.contains(&area) { Classes::HOSTILE } else { Classes::ALL };
-        let limit = if HOSTILE.contains(&area) { HOSTILE_EACH * table.limit } else { table.limit };
+        let (only, each) = worlds_of(area);
+        let limit = each * table.limit;
         let (mut seeds, mut oracles) = (Vec::new(), BTreeMap::new());
         for block in 0..table.blocks {
             // Blocks are far apart, and each bug has its own range of seeds.

@@ -76,6 +76,12 @@ pub enum Oracle {
     Integrity,
     /// What peers must not guess depends on the seed of the secrets alone.
     Secrets,
+    /// No nonce is used twice under one key.
+    Nonce,
+    /// What has to be sealed leaves sealed, and shows no payload.
+    Secrecy,
+    /// What nobody has authenticated changes nothing, and what a peer has sealed opens, once.
+    Authentic,
     /// Two runs of one seed are identical.
     Replay,
 }

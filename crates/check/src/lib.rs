@@ -30,6 +30,8 @@ mod receive;
 mod recorder;
 pub mod runner;
 pub mod scenario;
+#[cfg(feature = "sealed")]
+pub mod sealed;
 pub mod shrink;
 pub mod summary;
 #[cfg(test)]

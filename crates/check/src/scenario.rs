@@ -6,6 +6,8 @@ use crate::faults;
 use crate::focus;
 use crate::hostile;
 use crate::packet::ip_of;
+#[cfg(feature = "sealed")]
+use crate::sealed;
 use crate::workload::{Profile, Workload};
 use srd_core::EngineConfig;
 use srd_core::config::{Integrity, PathPolicy, RatePolicy};
@@ -121,6 +123,9 @@ pub struct Scenario {
     pub limits: Limits,
     /// Plan of a hostile world; it uses only `config` and `classes` of the other fields.
     pub hostile: Option<hostile::Plan>,
+    /// Plan of a sealed world; it uses only `classes` of the other fields.
+    #[cfg(feature = "sealed")]
+    pub sealed: Option<Box<sealed::Plan>>,
     /// Kind of applications.
     pub workload: Workload,
     /// Parameters of the applications.
@@ -174,6 +179,8 @@ pub(crate) mod stream {
     pub const INTEGRITY: u64 = 37;
     pub const NARROW: u64 = 38;
     pub const HOST: u64 = 39;
+    /// Chosen in the same way as `FOCUS`: no seed of the corpus has a sealed world.
+    pub const SEALED: u64 = 40;
 }
 
 impl Scenario {
@@ -223,6 +230,8 @@ impl Scenario {
             bytes: part(3).to_vec(),
             limits,
             hostile: None,
+            #[cfg(feature = "sealed")]
+            sealed: None,
             workload,
             profile,
             classes,
@@ -242,6 +251,14 @@ impl Scenario {
             s.workload = Workload::Hostile;
             s.bytes = bytes.to_vec();
             s.hostile = Some(plan);
+            return s;
+        }
+        #[cfg(feature = "sealed")]
+        if let Some(plan) = sealed_draw(seed, bytes, limits.classes) {
+            s.classes = Classes::SEALED;
+            s.planned[Class::Sealed as usize] = 1;
+            s.workload = Workload::Sealed;
+            s.sealed = Some(Box::new(plan));
             return s;
         }
         faults::plan(&mut s);
@@ -282,6 +299,10 @@ impl Scenario {
     pub fn describe(&self) -> Vec<String> {
         if let Some(plan) = &self.hostile {
             return hostile::describe(plan);
+        }
+        #[cfg(feature = "sealed")]
+        if let Some(plan) = &self.sealed {
+            return sealed::describe(plan);
         }
         let us = |ps: Ps| ps as f64 / US as f64;
         let mut out = vec![format!(
@@ -377,6 +398,13 @@ impl Scenario {
         let ack = c.ack.delay_max.max(c.ack.delay_requested).0;
         (c.rate.rtt_initial.0 + wire + ack) * NS + 2 * (m.hold_ps + m.late_ps)
     }
+}
+
+/// The plan of a sealed world, from a stream of its own: all other seeds keep their worlds. Byte
+/// strings of a fuzzer make none.
+#[cfg(feature = "sealed")]
+fn sealed_draw(seed: u64, bytes: &[u8], allowed: Classes) -> Option<sealed::Plan> {
+    if !allowed.has(Class::Sealed) || !bytes.is_empty() { None } else { sealed::draw(seed) }
 }
 
 /// The links of a world.

@@ -1,6 +1,6 @@
 //! Summary of many runs.
 
-use crate::class::{Class, Classes};
+use crate::class::{Class, Classes, PerClass};
 use crate::ledger::{Tally, Violation};
 use crate::scenario::Scenario;
 use crate::world::Outcome;
@@ -42,9 +42,9 @@ pub struct Summary {
     /// Packets marked by queues (CE).
     pub marked: u64,
     /// Worlds with each class of faults.
-    pub classes: [u64; Class::COUNT],
+    pub classes: PerClass,
     /// Faults per class, for classes whose faults have a start time.
-    pub planned: [u64; Class::COUNT],
+    pub planned: PerClass,
     /// Duration of the run.
     pub wall: Duration,
     /// CPU time of this process during the run; zero if the system does not report it.
@@ -68,7 +68,7 @@ impl Summary {
         self.duplicated += duplicated;
         self.corrupted += corrupted;
         self.marked += marked;
-        each_plus(&mut self.planned, s.planned.map(u64::from));
+        each_plus(&mut *self.planned, s.planned.map(u64::from));
         for c in s.classes.iter() {
             self.classes[c as usize] += 1;
         }
@@ -90,8 +90,8 @@ impl Summary {
         self.duplicated += other.duplicated;
         self.corrupted += other.corrupted;
         self.marked += other.marked;
-        each_plus(&mut self.classes, other.classes);
-        each_plus(&mut self.planned, other.planned);
+        each_plus(&mut *self.classes, *other.classes);
+        each_plus(&mut *self.planned, *other.planned);
     }
 
     /// All packets that the network lost.

@@ -35,6 +35,8 @@ pub enum Workload {
     Capped,
     /// Some members do not follow the protocol; see `hostile`.
     Hostile,
+    /// A sealed world; the applications of other worlds are not used.
+    Sealed,
 }
 
 /// Parameters of a workload.
@@ -121,7 +123,7 @@ impl Workload {
                 messages: 80,
                 ..base
             },
-            Self::Restart | Self::Hostile => base,
+            Self::Restart | Self::Hostile | Self::Sealed => base,
             Self::AllToAll => Profile { messages: 40, ..base },
             Self::Shared => Profile { two_slots: true, messages: 40, ..base },
             Self::Stall => Profile { messages: 50, ..base },

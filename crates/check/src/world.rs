@@ -49,6 +49,13 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
         let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
         return Outcome { violation, hash, tally, network, trace };
     }
+    #[cfg(feature = "sealed")]
+    if let Some(plan) = &scenario.sealed {
+        let r = crate::sealed::run(plan, scenario.seed, options);
+        let network = Totals::default();
+        let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
+        return Outcome { violation, hash, tally, network, trace };
+    }
     let s = Rc::new(scenario.clone());
     let engines = s.hosts as usize * s.slots.len();
     // If the context table is small, contexts of silent peers are evicted.

@@ -10,14 +10,15 @@ use srd::{
     Device, DeviceConfig, Progress,
     datapath::{
         Datapath,
-        capture::Capture,
+        capture::{Capture, CaptureSecrets},
         fault::{Fault, FaultHandle, Rates},
     },
 };
 use std::{
-    fs::File,
+    fs::{File, OpenOptions, Permissions},
     io::BufWriter,
     net::IpAddr,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::mpsc,
 };
@@ -128,6 +129,10 @@ pub struct DeviceArgs {
     /// Record all packets into a pcapng file (replaced if it exists)
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
+    /// Write the secrets of sealed contexts into the capture, so that whoever gets it can decrypt
+    /// its packets. The file gets mode 0600
+    #[arg(long, requires = "capture")]
+    pub capture_secrets: bool,
 }
 
 impl DeviceArgs {
@@ -254,11 +259,15 @@ impl DeviceArgs {
             Some(PathPolicy::Ecmp) => srd::PathPolicy::Ecmp,
             Some(PathPolicy::RttP2c) => srd::PathPolicy::RttP2c,
         };
-        if let Some(file) = &self.key {
-            config.key_file = Some(file.clone());
-        }
         if let Some(policy) = self.seal {
             config.seal = Some(policy.name().to_owned());
+        }
+        if let Some(file) = &self.key {
+            key_check(
+                config.seal.as_deref(),
+                if self.seal.is_some() { "--seal" } else { "SRD_SEAL" },
+            )?;
+            config.key_file = Some(file.clone());
         }
         config.watch = Some(Box::new(|event| {
             if let Some(text) = event.seal_text() {
@@ -304,7 +313,18 @@ impl DeviceArgs {
         let (rates, seed) = (self.faults.rates(), self.faults.fault_seed);
         let none = Rates { reorder_packets_max: REORDER_PACKETS_DEFAULT, ..Rates::default() };
         let faulty = rates != none;
-        let capture = self.capture.as_deref().map(capture_file).transpose()?;
+        if self.capture_secrets && config.key_file.is_none() {
+            return Err(Failure::usage(
+                "--capture-secrets needs a key file (--key FILE, SRD_KEY_FILE): nothing is sealed",
+            ));
+        }
+        let open = |path: &Path| capture_file(path, self.capture_secrets);
+        let capture = self.capture.as_deref().map(open).transpose()?;
+        let secrets = CaptureSecrets::default();
+        if self.capture_secrets {
+            let theirs = secrets.clone();
+            config.capture_secrets = Some(Box::new(move |line| theirs.push(line)));
+        }
         if !faulty && capture.is_none() {
             return Ok(None);
         }
@@ -312,7 +332,8 @@ impl DeviceArgs {
         config.wrap = Some(Box::new(move |mut datapath| {
             if let Some(file) = capture {
                 let recorded = Capture::to_writer(datapath, file);
-                datapath = Box::new(recorded.expect("the buffer takes the capture's header"));
+                let recorded = recorded.expect("the buffer takes the capture's header");
+                datapath = Box::new(recorded.with_secrets(secrets));
             }
             if !faulty {
                 return datapath;
@@ -326,9 +347,33 @@ impl DeviceArgs {
     }
 }
 
-fn capture_file(path: &Path) -> Result<BufWriter<File>> {
+/// Refuses a key file whose use is turned off at the same time: who names one wants a seal, and
+/// must not find out later that there was none.
+///
+/// # Errors
+/// `policy` is never; `set_by` is the option or variable that says so.
+pub fn key_check(policy: Option<&str>, set_by: &str) -> Result {
+    if policy != Some(SealPolicy::Never.name()) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--key names a key file, and {set_by}=never says that it is not used: leave out one of both"
+    )))
+}
+
+/// Creates a capture. With `secrets` nobody but its owner may read it.
+fn capture_file(path: &Path, secrets: bool) -> Result<BufWriter<File>> {
     let fail = |e| Failure::new(format!("cannot write the capture {}: {e}", path.display()));
-    let file = File::create(path).map_err(fail)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    if secrets {
+        options.mode(0o600);
+    }
+    let file = options.open(path).map_err(fail)?;
+    if secrets {
+        // One that existed keeps its mode otherwise.
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
+    }
     Ok(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))
 }
 

@@ -104,6 +104,8 @@ guards! {
     Uneven = "uneven",
     /// An ECN mark counts as a queueing delay of at least the target.
     Mark = "mark",
+    /// A first round in which most packets were marked lowers the rate to twice what was delivered.
+    MarkedStart = "marked-start",
     /// Drops in the peer's receive queue reduce the inflight cap.
     DropCap = "drop-cap",
 }

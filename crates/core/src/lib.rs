@@ -35,6 +35,7 @@ pub mod config;
 pub mod counters;
 mod engine;
 pub mod events;
+mod fair_bucket;
 pub mod guards;
 mod hash;
 mod ids;

@@ -24,11 +24,19 @@ pub const SHARES_MAX: usize = 4096;
 /// Most queued answers to peers without a context (Challenges and Resets); more are dropped. They
 /// are sent after everything else.
 pub const STRANGERS_QUEUE_MAX: usize = 256;
-/// Most Resets in a row to peers without a context (a token bucket). A peer that got none triggers
-/// another one with its next packet.
+/// Most Resets in a row to peers without a context (a token bucket, half of which is kept for
+/// addresses that have had none lately). A peer that got none triggers another one with its next
+/// packet.
 pub const STRANGER_RESETS_MAX: u32 = 256;
 /// Interval at which one more such Reset may be sent: 10,000 a second, 6 Mb/s.
 pub const STRANGER_RESET_EVERY: Span = Span::from_us(100);
+/// How long two addresses that share one 128th of these Resets go on sharing it: then they are
+/// mixed anew, so that nobody stays beside an address that floods. An Open is repeated for longer.
+pub const STRANGERS_MIXED_EVERY: Span = Span::from_secs(1);
+/// When a peer has refused the seal of an Open, or the want of one, and has not accepted it for
+/// this long, requests end with status 15: long enough for hosts whose key files change one after
+/// the other, and short beside the time that a silent peer has.
+pub const REFUSED_AFTER: Span = Span::from_secs(3);
 /// Least interval between two checks whether a peer still has a context, however many packets claim
 /// that it has not.
 pub const DOUBT_EVERY: Span = Span::from_ms(100);

@@ -4,7 +4,7 @@
 use crate::common::door::*;
 use crate::common::puppet;
 use crate::common::*;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use srd_core::wire::{Body, CloseCode, Message, OpenParams, PacketType};
 use srd_core::*;
 
@@ -186,6 +186,38 @@ fn resets_to_strangers_are_few_and_leave_last() {
     }
     resets = p.net.hosts[0].engine.counters().resets_sent - resets;
     assert!((90..=100).contains(&resets), "{resets} in 10 ms");
+}
+
+/// All strangers shared one rate, so an address that flooded kept all others from an answer.
+#[test]
+fn one_address_that_floods_keeps_no_other_from_its_answer() {
+    let mut p = at_work(6);
+    let flooder: IpAddr = Ipv4Addr::from(0x0B00_0001).into();
+    let endpoint = |ip| Endpoint { ip, port: 9 };
+    let mut unanswered: Vec<u32> = (0x0C00_0000..0x0C00_0100).collect();
+    let asked = unanswered.len();
+    // Each honest stranger asks once each second or so, as one does that opens a context.
+    for second in 0..3 {
+        unanswered.retain(|&stranger| {
+            p.net.run(Span::from_ms(3));
+            let now = p.net.now;
+            let engine = &mut p.net.hosts[0].engine;
+            let honest = Ipv4Addr::from(stranger).into();
+            for i in 0..200 {
+                engine.seal_refuse(now, endpoint(flooder), 77 + i, CloseCode::KeyUnknown);
+            }
+            engine.seal_refuse(now, endpoint(honest), 7, CloseCode::KeyUnknown);
+            let told = |f: &Flying| (f.dst.ip, f.header.kind) == (honest, PacketType::Reset);
+            let host = &mut p.net.hosts[0];
+            let batches = std::iter::from_fn(|| Some(host.transmit(now)).filter(|b| !b.is_empty()));
+            let frames: Vec<Flying> = batches.flatten().collect();
+            assert!(frames.iter().any(|f| f.dst.ip == flooder), "what is left over is for all");
+            !frames.iter().any(told)
+        });
+        assert!(unanswered.len() < asked / 16, "{unanswered:x?} in second {second}");
+        p.net.run(Span::from_secs(1));
+    }
+    assert_eq!(unanswered, Vec::<u32>::new());
 }
 
 /// Opens with forged addresses filled three quarters of the table.

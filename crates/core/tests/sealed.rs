@@ -2,6 +2,7 @@
 //! nothing. The network of these tests marks what the engines send, as a driver does that has
 //! opened it, and a forger's packets lack the mark.
 
+use crate::common::door::{from, stranger};
 use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Body, CloseCode, Flags};
@@ -63,4 +64,103 @@ fn a_reset_without_the_mark_only_asks_whatever_it_knows() {
     assert!(p.net.hosts[0].statuses().iter().all(|s| *s == Status::Ok));
     let c = *p.net.hosts[0].engine.counters();
     assert_eq!((c.contexts_closed, c.doubts - c.doubts_refuted), (0, 0));
+}
+
+/// A packet of the peer that is under way would withdraw the Close, and the peer could agree to it
+/// all the same: its next request would end as if the context had been lost.
+#[test]
+fn a_context_is_closed_for_another_key_when_it_rests() {
+    let mut p = sealing();
+    let tag = p.net.tag_for(1);
+    let stats = |p: &Pair| p.net.hosts[0].engine.context_stats()[0];
+    assert!(stats(&p).is_active && stats(&p).outstanding == 0, "between two requests");
+    let now = p.net.now;
+    p.net.hosts[0].engine.context_close(now, tag);
+    assert_eq!(stats(&p).state, "Open");
+    p.work(10);
+    let limit = p.net.hosts[0].engine.config().idle_after.scale(20, 1);
+    assert!(p.net.run_until(limit, |net| !net.hosts[0].engine.context_stats()[0].is_active));
+    let now = p.net.now;
+    p.net.hosts[0].engine.context_close(now, tag);
+    assert_eq!(stats(&p).state, "Closing");
+    assert!(p.net.run_until(limit, |net| net.hosts[0].engine.context_stats().is_empty()));
+    p.work(10);
+}
+
+/// Closed for another key were only contexts that had rested for half a second, so a program with
+/// shorter pauses kept its old key until it was ended.
+#[test]
+fn a_short_pause_is_enough_to_be_closed_for_another_key() {
+    let mut p = sealing();
+    let tag = p.net.tag_for(1);
+    let state = |p: &Pair| p.net.hosts[0].engine.context_stats()[0].state;
+    p.net.run(Span::from_ms(25));
+    assert!(p.net.hosts[0].engine.context_stats()[0].is_active, "it has not rested for long");
+    let now = p.net.now;
+    p.net.hosts[0].engine.context_close(now, tag);
+    assert_eq!(state(&p), "Closing");
+    // Work that comes meanwhile waits for the next context, and none of it is lost.
+    p.work(10);
+    assert!(p.net.hosts[0].statuses().iter().all(|s| *s == Status::Ok));
+    assert_eq!(p.net.hosts[0].engine.counters().contexts_opened, 2, "opened anew");
+}
+
+/// A Close was withdrawn when work of ours came, and the acknowledgment of that work, which was
+/// sent later, comes first: to agree to the Close then would leave the peer with half a context.
+#[test]
+fn a_close_that_a_later_packet_has_overtaken_is_not_agreed_to() {
+    let mut p = Pair::new(9);
+    p.net.hosts[1].recv(p.qp[1], 0, 500);
+    p.send(0, 0, vec![1; 500]).unwrap();
+    assert!(p.net.run_until(Span::from_ms(50), |net| net.hosts[0].sends_done() == 1));
+    let closed = |p: &Pair| p.net.hosts[1].engine.counters().contexts_closed;
+    p.net.forge((0, 1), Body::Probe, |h| h.tx_num += 9);
+    p.net.forge((0, 1), Body::Close, |h| h.tx_num += 7);
+    assert_eq!(closed(&p), 0, "overtaken");
+    p.net.forge((0, 1), Body::Close, |h| h.tx_num += 10);
+    assert_eq!(closed(&p), 1, "the newest of its sender");
+}
+
+/// A host that opens to nobody, the tag of its Open, and the time.
+fn opening() -> (Host, u32, Time) {
+    let (now, mut cfg) = (Time(1_000_000), config(0));
+    cfg.loss.unreachable_after = Span::from_secs(20);
+    let mut host = Host::new(cfg, 3, now);
+    let (qp, ah) = (host.qp(now, QpType::Srd, false), host.ah(now, ip(7)));
+    host.post(now, qp, send_wr(1, ah, Qpn(0), 10), vec![0; 10]).unwrap();
+    let tag = host.transmit(now).iter().find_map(|f| match f.body {
+        Body::Open(p) => Some(p.tag),
+        _ => None,
+    });
+    (host, tag.unwrap(), now)
+}
+
+/// When the request of a host ends, after the Open's refusal with `code` for the tag `dst_tag`.
+fn refused_after(code: CloseCode, other_tag: bool) -> (Span, Vec<Status>) {
+    let (mut host, tag, began) = opening();
+    let body = Body::Reset { echo_tag: 0, code, nonce: 0 };
+    let reset = stranger(body, 0, tag.wrapping_add(u32::from(other_tag)));
+    host.receive(began, &from(ip(7)), &reset, &[]);
+    let mut now = began;
+    while host.statuses().is_empty() {
+        now += Span::from_ms(10);
+        host.engine.handle_timeout(now);
+        host.transmit(now);
+        host.collect();
+        assert!(now.since(began) < Span::from_secs(60));
+    }
+    (now.since(began), host.statuses())
+}
+
+#[test]
+fn who_is_refused_by_its_seal_waits_less_and_others_do_not() {
+    let (soon, late) = (limits::REFUSED_AFTER, Span::from_secs(20));
+    let within = |after: Span, wanted: Span| after >= wanted && after < wanted + Span::from_secs(1);
+    for code in [CloseCode::SealRequired, CloseCode::SealUnknown, CloseCode::KeyUnknown] {
+        let (after, statuses) = refused_after(code, false);
+        assert!(within(after, soon), "{code:?}: {after:?}");
+        assert_eq!(statuses, [Status::LocalUnreachRemote]);
+        assert!(within(refused_after(code, true).0, late), "of another context: {code:?}");
+    }
+    assert!(within(refused_after(CloseCode::NoRoom, false).0, late), "room may come");
 }

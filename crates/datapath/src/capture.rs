@@ -13,12 +13,42 @@ use std::{
     fs::File,
     io::{self, BufWriter, Write},
     path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// ECN field recorded for received packets with CE.
 const ECN_CE: u8 = 3;
 /// ECN field recorded for other packets: ECT(0).
 const ECN_ECT0: u8 = 2;
+
+/// How the secrets in a capture are to be read (`docs/sealing.md`): the letters SRDK. The number is
+/// not registered with anybody.
+pub const SECRETS_KIND: u32 = 0x5352_444b;
+
+/// Takes lines with secrets of contexts, which the capture holds before the next packet.
+#[derive(Clone, Default)]
+pub struct CaptureSecrets(Arc<(AtomicBool, Mutex<String>)>);
+
+impl CaptureSecrets {
+    /// Adds a line, given without its end.
+    pub fn push(&self, line: &str) {
+        let mut waiting = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push_str(line);
+        waiting.push('\n');
+        self.0.0.store(true, Ordering::Release);
+    }
+
+    /// The lines since the last call, if there are any.
+    fn take(&self) -> Option<String> {
+        if !self.0.0.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        Some(std::mem::take(&mut *self.0.1.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
 
 struct Pushed {
     dst: SocketAddr,
@@ -34,6 +64,7 @@ pub struct Capture<D, W: Write = BufWriter<File>> {
     unix_offset_ns: u64,
     pushed: Vec<Pushed>,
     bytes: Vec<u8>,
+    secrets: CaptureSecrets,
 }
 
 impl<D: Datapath> Capture<D> {
@@ -63,7 +94,15 @@ impl<D: Datapath, W: Write> Capture<D, W> {
             unix_offset_ns: clock::unix_offset_ns(),
             pushed: Vec::new(),
             bytes: Vec::new(),
+            secrets: CaptureSecrets::default(),
         })
+    }
+
+    /// Also records what `secrets` is given.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: CaptureSecrets) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     /// The wrapped datapath.
@@ -97,9 +136,16 @@ impl<D: Datapath, W: Write> Capture<D, W> {
 fn write<W: Write>(
     trace: &mut Option<PcapNg<W>>,
     error: &mut Option<io::Error>,
+    secrets: &CaptureSecrets,
     record: &Record<'_>,
 ) {
-    if let Some(Err(e)) = trace.as_mut().map(|trace| trace.write(record)) {
+    let both = |trace: &mut PcapNg<W>| {
+        if let Some(text) = secrets.take() {
+            trace.secrets(SECRETS_KIND, text.as_bytes())?;
+        }
+        trace.write(record)
+    };
+    if let Some(Err(e)) = trace.as_mut().map(both) {
         (*trace, *error) = (None, Some(e));
     }
 }
@@ -157,7 +203,7 @@ impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
             at = p.bytes_end;
             let (way, ecn) = (Way::Out, ECN_ECT0);
             let record = Record { unix_ns, way, src, dst: p.dst, ecn, payload };
-            write(&mut self.trace, &mut self.error, &record);
+            write(&mut self.trace, &mut self.error, &self.secrets, &record);
         }
         self.pushed_clear();
         Ok(report)
@@ -170,12 +216,12 @@ impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
 
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport> {
         let dst = SocketAddr::new(self.inner.local_ip(), self.inner.port());
-        let Self { inner, trace, error, unix_offset_ns, .. } = self;
+        let Self { inner, trace, error, unix_offset_ns, secrets, .. } = self;
         inner.rx(&mut |datagram| {
             let unix_ns = clock::now_ns() + *unix_offset_ns;
             let ecn = if datagram.ce { ECN_CE } else { ECN_ECT0 };
             let (way, src, payload) = (Way::In, datagram.src, &*datagram.bytes);
-            write(trace, error, &Record { unix_ns, way, src, dst, ecn, payload });
+            write(trace, error, secrets, &Record { unix_ns, way, src, dst, ecn, payload });
             sink(datagram);
         })
     }

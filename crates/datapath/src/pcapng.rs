@@ -10,6 +10,8 @@ use std::io::{self, Write};
 const LINKTYPE_RAW: u16 = 101;
 /// Option "timestamps have a resolution of 10^-9 s".
 const OPTION_IF_TSRESOL: u16 = 9;
+/// Block with secrets that open packets behind it.
+const BLOCK_SECRETS: u32 = 10;
 /// Direction of a packet.
 const OPTION_EPB_FLAGS: u16 = 2;
 const TTL: u8 = 64;
@@ -85,6 +87,19 @@ impl<W: Write> PcapNg<W> {
         let way: u32 = if record.way == Way::In { 1 } else { 2 };
         self.option(OPTION_EPB_FLAGS, &way.to_le_bytes());
         self.block_end(6)
+    }
+
+    /// Writes a block with secrets, which open packets that are written after it. `kind`: how they
+    /// are to be read.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn secrets(&mut self, kind: u32, secrets: &[u8]) -> io::Result<()> {
+        self.block.extend_from_slice(&kind.to_le_bytes());
+        self.block.extend_from_slice(&(secrets.len() as u32).to_le_bytes());
+        self.block.extend_from_slice(secrets);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+        self.block_end(BLOCK_SECRETS)
     }
 
     /// Flushes the output.

@@ -5,7 +5,6 @@ mod fields;
 mod merge;
 mod paper;
 
-use crate::app;
 use crate::batch::{Seeds, jobs_of, run_all};
 use crate::check::{check, place};
 use crate::figures::figures;
@@ -13,6 +12,7 @@ use crate::pages::huge_pages;
 use crate::plots::plots;
 use crate::report::{self, Origin};
 use crate::result::RunResult;
+use crate::run::ready;
 use crate::spec::{EMBEDDED, SpecFile, embedded};
 use crate::{guards, level};
 use clap::{Args, Parser, Subcommand};
@@ -81,7 +81,9 @@ pub struct Run {
     /// Run only the cases whose names contain this text
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// Change a field of every case, for example `engine.paths=16` (a TOML value; repeatable)
+    /// Change a field of every case, for example `engine.paths=16` (a TOML value; repeatable).
+    /// Settings of transports change in every group of flows; `workload.also.NAME.FIELD` is a field
+    /// of one group
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
     /// Run every case with each value of a field, for example `engine.paths=16,64,128` (TOML
@@ -213,17 +215,21 @@ fn plots_check(file: &SpecFile) -> Result<(), String> {
 fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
     let mut file = SpecFile::load_with(name, o.quick, &o.set, &o.sweep).map_err(Failure::Usage)?;
     plots_check(&file).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
-    let names: Vec<String> = file.cases.iter().map(|c| format!("\"{}\"", c.case)).collect();
+    let named = file.cases.iter().filter(|c| !c.case.is_empty());
+    let names: Vec<String> = named.map(|c| format!("\"{}\"", c.case)).collect();
     if let Some(part) = &o.case {
         file.cases.retain(|c| c.case.contains(part.as_str()));
     }
     for case in &mut file.cases {
-        let checked = check(case).and_then(|()| app::ready(case, &file.folder));
+        let checked = check(case).and_then(|()| ready(case, &file.folder));
         checked.map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
         case.measure.observe |= o.out.is_some();
     }
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
         let left = match (&o.case, o.quick) {
+            (Some(part), _) if names.is_empty() => {
+                format!("no case contains \"{part}\": the only case has no name; leave out --case")
+            }
             (Some(part), _) => {
                 format!("no case contains \"{part}\"; the cases are {}", names.join(", "))
             }
@@ -439,5 +445,20 @@ mod tests {
         let text = fails("srd-lab run incast --set engine.path=3");
         assert!(text.contains("unknown field `path`"), "{text}");
         assert!(Cli::try_parse_from(["srd-lab", "run", "incast", "--seeds", "0"]).is_err());
+        // What depends on the network, too, is told when specs are read.
+        for (set, part) in [
+            ("workload.senders = 1_000", "workload.senders = 1000"),
+            ("fault = [{ kind = \"hole\", at = \"leaf99\", at_us = 1 }]", "leaf99"),
+            ("engine.paths = 3", "paths"),
+            ("transport = \"rc\"\nrc.window_bytes = 7", "rc.window_bytes = 7"),
+            ("transport = \"rc\"\nmeasure.order = true", "measure.order"),
+            ("[[workload.also]]\nname = \"b\"\npattern = \"incast\"\nsenders = 999", "group 2"),
+        ] {
+            let run = Run { set: vec![set.into()], ..parsed("srd-lab run incast") };
+            match load(&run, "incast") {
+                Err(Failure::Usage(text)) => assert!(text.contains(part), "{set}: {text}"),
+                other => panic!("{set}: {other:?}"),
+            }
+        }
     }
 }

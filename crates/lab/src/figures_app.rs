@@ -121,18 +121,8 @@ pub fn collective_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&["case", "ranks", "buffer bytes", "time us", "bus Gb/s", "of the line %"]);
     for case in cases {
         let (Some(app), Some(o)) = (&case[0].spec.app, &case[0].app) else { continue };
-        let times = match app.pattern {
-            AppPattern::Allreduce => 2.0,
-            AppPattern::Alltoall => 1.0,
-            AppPattern::Halo3d | AppPattern::Spectral => continue,
-        };
-        if app.compute_us > 0.0 || app.reductions > 0 {
-            continue;
-        }
-        let n = f64::from(o.ranks);
-        let operations = f64::from(app.steps) * f64::from(app.exchanges);
-        let time_us = mean(case, |o| o.total_ps as f64 / 1e6) / operations;
-        let bus = times * (n - 1.0) / n * app.bytes as f64 * 8.0 / (time_us * 1e3);
+        let time_us = mean(case, |o| o.total_ps as f64 / 1e6) / operations(app);
+        let Some(bus) = bus_gbps(app, o.ranks, time_us) else { continue };
         // A host's line is shared by its processes.
         let per_host = case[0].spec.workload.processes_per_host;
         let line = case[0].spec.network.link_gbps / f64::from(per_host);
@@ -146,4 +136,60 @@ pub fn collective_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         ]);
     }
     rows
+}
+
+/// Operations of the pattern in a program.
+fn operations(app: &AppSpec) -> f64 {
+    f64::from(app.steps) * f64::from(app.exchanges)
+}
+
+/// Bus bandwidth of a collective operation of `ranks` ranks that takes `time_us`; `None` for other
+/// programs.
+fn bus_gbps(app: &AppSpec, ranks: u32, time_us: f64) -> Option<f64> {
+    let times = match app.pattern {
+        AppPattern::Allreduce => 2.0,
+        AppPattern::Alltoall => 1.0,
+        AppPattern::Halo3d | AppPattern::Spectral => return None,
+    };
+    if app.compute_us > 0.0 || app.reductions > 0 || time_us <= 0.0 {
+        return None;
+    }
+    let n = f64::from(ranks);
+    Some(times * (n - 1.0) / n * app.bytes as f64 * 8.0 / (time_us * 1e3))
+}
+
+/// Figures of a program in `NAME-summary.csv`, and in `NAME.json` without `app_`: the number of
+/// ranks and of steps; the length of a step; the time of the whole program; the share of the
+/// processors' time that is waiting, and the efficiency T1 / (N T_N), if anything is computed;
+/// Amdahl's bound of that efficiency; bus bandwidth of a collective operation; operations that were
+/// not done when the run ended. Shares and efficiencies are from 0 to 1. A program that did not end
+/// has no total, share or efficiency.
+pub const APP_COLUMNS: &str = "app_ranks,app_steps,app_step_us_median,app_step_us_p99,\
+    app_step_us_max,app_total_us,app_waiting_share,app_efficiency,app_efficiency_amdahl,\
+    app_bus_gbps,app_operations_undone";
+
+/// A run's values of its program in full precision, in the order of [`APP_COLUMNS`]; `None` where a
+/// value is undefined.
+pub fn app_cells(r: &RunResult) -> [Option<f64>; 11] {
+    let Some(o) = &r.app else { return [None; 11] };
+    let q = Some(o.steps_us()).filter(|_| !o.steps_ps.is_empty());
+    let step = |of: fn(&Quantiles) -> f64| q.as_ref().map(of);
+    let total_us = o.total_ps as f64 / 1e6;
+    // A schedule from a file says nothing of what one rank alone would have to compute.
+    let app = r.spec.app.as_ref();
+    let computed = o.work_ps > 0;
+    let scaled = app.filter(|_| computed);
+    [
+        Some(o.ranks.into()),
+        Some(o.steps_ps.len() as f64),
+        step(|q| q.median),
+        step(|q| q.p99),
+        step(|q| q.max),
+        Some(total_us).filter(|_| o.done),
+        (computed && o.done).then(|| o.waiting_share()),
+        scaled.filter(|_| o.done).map(|_| o.efficiency()),
+        scaled.map(|a| amdahl(o.ranks, a.serial_percent / 100.0)),
+        app.filter(|_| o.done).and_then(|a| bus_gbps(a, o.ranks, total_us / operations(a))),
+        Some(o.undone as f64),
+    ]
 }

@@ -12,12 +12,18 @@ const DCTCP_FLOOR_MS: f64 = 10.0;
 /// there is nothing, or one transport only.
 pub fn warnings(cases: &[Spec]) -> Vec<String> {
     let mut out: BTreeSet<String> = BTreeSet::new();
-    out.extend(payloads(cases));
-    for spec in cases {
+    out.extend(payloads(cases.iter().flat_map(groups)));
+    out.extend(cases.iter().filter_map(|case| payloads(groups(case))));
+    for spec in cases.iter().flat_map(groups) {
         out.extend(timers(spec));
         out.extend(marks(spec));
     }
     out.into_iter().collect()
+}
+
+/// The groups of flows of a case.
+fn groups(case: &Spec) -> impl Iterator<Item = &Spec> {
+    std::iter::once(case).chain(&case.also)
 }
 
 /// Payload of a full packet, and the field that sets it.
@@ -32,9 +38,9 @@ fn payload(spec: &Spec) -> Option<(&'static str, u32, &'static str)> {
 }
 
 /// A sentence if no payload is common to all transports.
-fn payloads(cases: &[Spec]) -> Option<String> {
+fn payloads<'a>(groups: impl Iterator<Item = &'a Spec>) -> Option<String> {
     let mut by_transport: BTreeMap<(&str, &str), BTreeSet<u32>> = BTreeMap::new();
-    for (name, bytes, field) in cases.iter().filter_map(payload) {
+    for (name, bytes, field) in groups.filter_map(payload) {
         by_transport.entry((name, field)).or_default().insert(bytes);
     }
     let mut common = by_transport.values().cloned().reduce(|a, b| &a & &b)?;
@@ -138,6 +144,17 @@ mod tests {
             assert_eq!(of(&format!("network.buffer_bytes = {buffer}")), Vec::<String>::new());
         }
         assert_eq!(of("engine.mtu = 8000"), Vec::<String>::new());
+    }
+
+    /// Groups of one network are compared, too, and have the defaults of cases.
+    #[test]
+    fn groups_of_a_case_are_level_and_are_warned_of() {
+        let group = "[[workload.also]]\ntransport = \"tcp\"\npattern = \"permutation\"\n";
+        assert_eq!(of(&format!("{group}tcp.cc = \"dctcp\"")), Vec::<String>::new());
+        let got = of(&format!("{group}tcp.mss = 1448\ntcp.rto_floor_ms = 1")).join("; ");
+        assert!(got.contains("SRD 4096 B (engine.mtu), TCP 1448 B (tcp.mss)"), "{got}");
+        let got = of(&format!("{group}tcp = {{ cc = \"dctcp\", rto_floor_ms = 50 }}")).join("; ");
+        assert!(got.contains("tcp.rto_floor_ms"), "{got}");
     }
 
     #[test]

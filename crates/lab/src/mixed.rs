@@ -82,7 +82,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
              \"tcp\", \"rc\" and \"ue\""
         ));
     }
-    let names: Vec<String> = groups_of(spec).map(name_of).collect();
+    let names = names_of(spec);
     if let Some((i, name)) = names.iter().enumerate().find(|(i, n)| names[..*i].contains(n)) {
         return Err(format!(
             "workload.also.name: two groups are named \"{name}\"; name group {} otherwise",
@@ -96,16 +96,26 @@ fn groups_of(spec: &Spec) -> impl Iterator<Item = &Spec> {
     std::iter::once(spec).chain(&spec.also)
 }
 
-/// Name of a group in tables.
-fn name_of(spec: &Spec) -> String {
-    let transport = match spec.transport {
-        Transport::Srd => "SRD",
-        Transport::Tcp => "TCP",
-        Transport::Rc => "RC",
-        Transport::Ue => "UE",
-        Transport::Saa | Transport::Copa | Transport::Static => "-",
+/// Names of the groups in tables: their own, or their transport's, with the group's number where
+/// several groups without a name have one transport.
+fn names_of(spec: &Spec) -> Vec<String> {
+    let nameless = |transport: Transport| {
+        groups_of(spec).filter(|g| g.workload.name.is_none() && g.transport == transport).count()
     };
-    spec.workload.name.clone().unwrap_or_else(|| transport.into())
+    let name = |(number, group): (usize, &Spec)| {
+        let transport = match group.transport {
+            Transport::Srd => "SRD",
+            Transport::Tcp => "TCP",
+            Transport::Rc => "RC",
+            Transport::Ue => "UE",
+            Transport::Saa | Transport::Copa | Transport::Static => "-",
+        };
+        group.workload.name.clone().unwrap_or_else(|| match nameless(group.transport) {
+            1 => transport.into(),
+            _ => format!("{transport} {number}"),
+        })
+    };
+    (1..).zip(groups_of(spec)).map(name).collect()
 }
 
 /// A group whose hosts are made.
@@ -214,12 +224,18 @@ impl Setup {
 }
 
 /// The groups as plans of their own: the first is `plan` itself.
-fn plans_of<'a>(plan: &Plan<'a>, folder: &Path) -> Result<Vec<Plan<'a>>, String> {
+///
+/// # Errors
+/// If the flows of a group cannot be made; the text names the field.
+pub fn plans_of<'a>(plan: &Plan<'a>, folder: &Path) -> Result<Vec<Plan<'a>>, String> {
     let of = |(k, spec): (u64, &'a Spec)| {
         let seed = if k == 0 { plan.seed } else { stream_seed(plan.seed, STREAM_GROUP, k) };
         let flows = match k {
             0 => plan.flows.clone(),
-            _ => spec.workload.flows(&plan.topo, folder, seed)?,
+            _ => spec
+                .workload
+                .flows(&plan.topo, folder, seed)
+                .map_err(|e| format!("workload.also, group {}: {e}", k + 1))?,
         };
         if flows.flows.is_empty() {
             return Err(format!("workload.also: group {} has no flows", k + 1));
@@ -310,6 +326,7 @@ fn finish(
     let rounds = std::mem::take(&mut ran.fct);
     let mut results = Vec::new();
     let mut first = 0;
+    let names = names_of(plan.spec);
     for (k, ((p, crew), floors)) in plans.iter().zip(crews).zip(floors).enumerate() {
         let end = first + p.flows.flows.len();
         // Endless flows start once; flows of other groups run in every round.
@@ -324,7 +341,7 @@ fn finish(
             out: crew.setup.outcome(&ran.world, k, p),
         };
         let mut result = p.result(&mut ran, measured);
-        let name = name_of(p.spec);
+        let name = names[k].clone();
         result.spec.case = match p.spec.case.as_str() {
             "" => name.clone(),
             case => format!("{case}, {name}"),

@@ -12,7 +12,7 @@ mod sweeps;
 pub use html::{add_figure, document, page, rows_page};
 pub use series::{csv, series_csv, summary_csv};
 
-use crate::app::AppOutcome;
+use crate::figures_app::{APP_COLUMNS, app_cells};
 use crate::pauses::{PauseOutcome, TierPauses};
 use crate::poisson::{OpenLoop, by_class};
 use crate::result::RunResult;
@@ -158,19 +158,14 @@ fn open_loop(r: &OpenLoop) -> Value {
     object!({ "offered": r.offered, "undone": r.undone, "classes": classes })
 }
 
-/// Times of a program.
-fn app(a: &AppOutcome) -> Value {
-    let steps = Quantiles::of(a.steps_ps.iter().map(|ps| *ps as f64 / 1e6).collect());
-    object!({
-        "ranks": a.ranks,
-        "done": a.done,
-        "operations_undone": a.undone,
-        "total_us": a.total_ps as f64 / 1e6,
-        "steps": a.steps_ps.len(),
-        "step_us": quantiles(&steps),
-        "waiting_share": a.waiting_share(),
-        "efficiency": a.efficiency(),
-    })
+/// Times of a program: the values of the summary, `null` where one is undefined.
+fn app(r: &RunResult) -> Option<Value> {
+    let done = r.app.as_ref()?.done;
+    let names = APP_COLUMNS.split(',').map(|name| name.trim().trim_start_matches("app_"));
+    let values = app_cells(r).into_iter().map(Value::from);
+    let mut out: serde_json::Map<String, Value> = names.map(String::from).zip(values).collect();
+    out.insert("done".into(), done.into());
+    Some(Value::Object(out))
 }
 
 /// State of the host that has most.
@@ -274,7 +269,7 @@ fn one(r: &RunResult) -> Value {
         "deadlock": r.deadlock,
         "pauses": r.pauses.as_ref().map(pauses),
         "open_loop": r.open_loop.as_ref().map(open_loop),
-        "app": r.app.as_ref().map(app),
+        "app": app(r),
         "state": state(&r.state),
         "trace": r.trace.as_ref().map(trace),
         "events": r.events,

@@ -319,23 +319,35 @@ fn is_datagram(plan: &Plan<'_>) -> bool {
         && plan.flows.program.is_none()
 }
 
+/// Checks the settings of a plan of reliable connections or of Ultra Ethernet.
+///
+/// # Errors
+/// If a setting is invalid, or the spec asks for what only SRD has; the text names the field.
+pub fn check(plan: &Plan<'_>) -> Result<(), String> {
+    if plan.spec.measure.order || plan.spec.workload.background_pairs > 0 {
+        return Err(
+            "measure.order and workload.background_pairs: only runs with SRD have them".into()
+        );
+    }
+    match plan.spec.transport {
+        Transport::Ue => start_ue(plan).map(drop),
+        _ => start_rc(plan).map(drop),
+    }
+}
+
 /// Registry shared by the hosts of a run.
 pub type SharedRegistry = Rc<RefCell<Registry>>;
 
 /// The hosts with their flows, and the calls that start these.
 ///
 /// # Errors
-/// If the spec asks for what only SRD has; the text names the field.
+/// If the plan fails [`check`]; the text names the field.
 pub fn hosts_of<H>(
     plan: &Plan<'_>,
     make: impl Fn(HostId, u64) -> H,
     board: &SharedBoard,
 ) -> Result<(Vec<RivalHost<H>>, Calls, SharedRegistry), String> {
-    if plan.spec.measure.order || plan.spec.workload.background_pairs > 0 {
-        return Err(
-            "measure.order and workload.background_pairs: only runs with SRD have them".into()
-        );
-    }
+    check(plan)?;
     let flows = &plan.flows.flows;
     let registry = Rc::new(RefCell::new(Registry {
         flow_of: FxHashMap::default(),

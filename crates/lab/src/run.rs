@@ -19,6 +19,9 @@ use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
 
+/// Seed with which a case is made before any run.
+const SEED_FIRST: u64 = 1;
+
 /// The transport-independent part of a run.
 pub struct Plan<'a> {
     /// The case.
@@ -108,10 +111,48 @@ pub struct Outcome {
 /// # Errors
 /// If the spec is inconsistent; the text names the field.
 pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
-    let topo = spec.network.build(folder)?;
     if spec.transport == Transport::Static {
-        return congestion::run(spec, &topo, folder, seed);
+        return congestion::run(spec, &spec.network.build(folder)?, folder, seed);
     }
+    let plan = plan_of(spec, folder, seed)?;
+    if !spec.also.is_empty() {
+        return mixed::run(&plan, folder);
+    }
+    match spec.transport {
+        Transport::Srd => srd::run(&plan),
+        Transport::Tcp => tcp::run(&plan),
+        Transport::Rc => rival::run_rc(&plan),
+        Transport::Ue => rival::run_ue(&plan),
+        Transport::Saa => saa::run(&plan),
+        Transport::Copa => copa::run(&plan),
+        Transport::Static => congestion::run(spec, &plan.topo, folder, seed),
+    }
+}
+
+/// Makes network, flows, faults and settings of a case, and runs nothing: what depends on the
+/// network or on files is told before anything runs.
+///
+/// # Errors
+/// If the spec is inconsistent; the text names the field.
+pub fn ready(spec: &Spec, folder: &Path) -> Result<(), String> {
+    if spec.transport == Transport::Static {
+        return spec.network.build(folder).map(drop);
+    }
+    let plan = plan_of(spec, folder, SEED_FIRST)?;
+    for plan in mixed::plans_of(&plan, folder)? {
+        match plan.spec.transport {
+            Transport::Srd => srd::settings_of(plan.spec, &plan.topo, &plan.flows).map(drop)?,
+            Transport::Tcp => tcp::config_of(plan.spec).map(drop)?,
+            Transport::Rc | Transport::Ue => rival::check(&plan)?,
+            Transport::Saa | Transport::Copa | Transport::Static => {}
+        }
+    }
+    Ok(())
+}
+
+/// The plan of a run of packets.
+fn plan_of<'a>(spec: &'a Spec, folder: &Path, seed: u64) -> Result<Plan<'a>, String> {
+    let topo = spec.network.build(folder)?;
     let flows = if app::is_program(spec.workload.pattern) {
         app::flows(spec, topo.hosts(), folder, seed)?
     } else {
@@ -131,19 +172,7 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
         fluid::check(&flows)?;
     }
     let away = AwayModel::of(spec, folder, topo.hosts(), &flows)?;
-    let plan = Plan { spec, seed, topo, flows, faults, rings, model, away };
-    if !spec.also.is_empty() {
-        return mixed::run(&plan, folder);
-    }
-    match spec.transport {
-        Transport::Srd => srd::run(&plan),
-        Transport::Tcp => tcp::run(&plan),
-        Transport::Rc => rival::run_rc(&plan),
-        Transport::Ue => rival::run_ue(&plan),
-        Transport::Saa => saa::run(&plan),
-        Transport::Copa => copa::run(&plan),
-        Transport::Static => congestion::run(spec, &plan.topo, folder, seed),
-    }
+    Ok(Plan { spec, seed, topo, flows, faults, rings, model, away })
 }
 
 /// `index`: set for a flow whose floor is its time alone.

@@ -2,7 +2,7 @@
 //! what is refused.
 
 use crate::common::{cases, run_text};
-use srd_lab::{RunResult, run};
+use srd_lab::{Origin, RunResult, json, run, summary_csv};
 use std::path::{Path, PathBuf};
 
 /// Hosts on one switch each, far enough from each other that no link is shared.
@@ -44,6 +44,66 @@ fn a_halo_on_an_ideal_network_takes_its_computation_and_its_floor() {
     assert!((waiting - (1.0 - 400.0 / total_us(&r))).abs() < 1e-9, "{waiting}");
     let efficiency = r.app.as_ref().unwrap().efficiency();
     assert!((efficiency - 800.0 / (2.0 * total_us(&r))).abs() < 1e-9, "{efficiency}");
+}
+
+/// The value of a column of a run's summary; `None` if the cell is empty.
+fn column(r: &RunResult, name: &str) -> Option<f64> {
+    let text = summary_csv(std::slice::from_ref(r));
+    let (head, line) = text.split_once('\n').unwrap();
+    let at = head.split(',').position(|h| h == name).unwrap_or_else(|| panic!("{name}: {head}"));
+    let cell = line.trim_end().split(',').nth(at).unwrap();
+    (!cell.is_empty()).then(|| cell.parse().unwrap())
+}
+
+#[test]
+fn files_have_the_figures_of_programs_and_nothing_where_there_is_none() {
+    // 5 % of 200 us are serial: Amdahl's bound of two ranks is 1 / (2 x 0.05 + 0.95).
+    let app = "pattern = \"halo3d\"\nbytes = 2_000_000\ncompute_us = 200.0\nsteps = 4\n\
+        serial_percent = 5.0";
+    let r = ended(&text(2, app, ""));
+    let o = r.app.as_ref().unwrap();
+    let steps = o.steps_us();
+    for (name, want) in [
+        ("app_ranks", 2.0),
+        ("app_steps", 4.0),
+        ("app_step_us_median", steps.median),
+        ("app_step_us_p99", steps.p99),
+        ("app_step_us_max", steps.max),
+        ("app_total_us", total_us(&r)),
+        ("app_waiting_share", 1.0 - 4.0 * 105.0 / total_us(&r)),
+        ("app_efficiency", 400.0 / total_us(&r)),
+        ("app_efficiency_amdahl", 1.0 / 1.05),
+        ("app_operations_undone", 0.0),
+    ] {
+        let got = column(&r, name).unwrap();
+        assert!((got - want).abs() < 1e-9, "{name}: {got}, wanted {want}");
+        let document = json(std::slice::from_ref(&r), Origin { command: "x", commit: None });
+        let own = &document["runs"][0]["app"];
+        let value = own[name.trim_start_matches("app_")].as_f64();
+        assert!(value.is_some_and(|v| (v - want).abs() < 1e-9), "{name}: {own}");
+        assert_eq!(
+            (own["done"].as_bool(), &own["bus_gbps"]),
+            (Some(true), &serde_json::json!(null))
+        );
+    }
+    assert_eq!(column(&r, "app_bus_gbps"), None, "a halo is no collective operation");
+    // Two of four equal ranks of an allreduce send 2 (N - 1) / N of the buffer each.
+    let app = "pattern = \"allreduce\"\nbytes = 8_388_608\nsteps = 2";
+    let r = ended(&text(4, app, ""));
+    let bus = column(&r, "app_bus_gbps").unwrap();
+    let want = 2.0 * 1.5 * 8_388_608.0 * 8.0 / (total_us(&r) * 1e3);
+    assert!((bus - want).abs() < 1e-9, "{bus}, wanted {want}");
+    assert_eq!(column(&r, "app_efficiency"), None, "nothing is computed");
+    // A program that does not end has no total.
+    let late = text(2, "pattern = \"halo3d\"\nbytes = 2_000_000\ncompute_us = 5_000.0", "")
+        .replacen("title", "time_ms_max = 1\ntitle", 1);
+    let r = run_text(&late, 1);
+    assert_eq!((column(&r, "app_total_us"), column(&r, "app_efficiency")), (None, None));
+    assert!(column(&r, "app_operations_undone").unwrap() > 0.0);
+    let flows = "name = \"test\"\ntitle = \"test\"\nnetwork.shape = \"back-to-back\"\n\
+        workload.pattern = \"permutation\"";
+    let r = run_text(flows, 1);
+    assert_eq!((column(&r, "app_ranks"), column(&r, "app_total_us")), (None, None));
 }
 
 #[test]

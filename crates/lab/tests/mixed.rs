@@ -52,7 +52,7 @@ fn all_transports_share_a_network_and_each_has_its_results() {
     }
     let of = |name: &str| one.iter().find(|r| r.spec.case == name).unwrap();
     assert!(of("RC").rival().is_some() && of("SRD").srd_counters().is_some());
-    assert_eq!((of("MPTCP").mtu(), of("first").mtu()), (8_948, 4_096));
+    assert!(one.iter().all(|r| r.mtu() == 4_096), "groups are level, as cases are");
     assert_ne!(of("SRD").flows, of("first").flows, "groups draw their own permutations");
 }
 
@@ -139,4 +139,55 @@ fn what_makes_no_sense_is_refused() {
     let file = SpecFile::parse(&named, Path::new("."), false).unwrap();
     let e = check(&file.cases[0]).unwrap_err();
     assert!(e.contains("workload.name"), "{e}");
+}
+
+/// Changes of the command line reach every group where they are of its transport, and one group by
+/// its name.
+#[test]
+fn the_command_line_changes_groups() {
+    let load = |set: &[&str], sweep: &[&str]| {
+        let own = |list: &[&str]| list.iter().map(|s| (*s).to_string()).collect::<Vec<_>>();
+        SpecFile::load_with("coexist", true, &own(set), &own(sweep))
+    };
+    let file = load(&["transport = \"rc\"", "rc.ack_timeout = 10"], &[]).unwrap();
+    for case in &file.cases {
+        for group in std::iter::once(case).chain(&case.also) {
+            assert_eq!(group.transport, srd_lab::spec::Transport::Rc, "{}", case.case);
+            assert_eq!(group.rc.ack_timeout, Some(10), "{}", case.case);
+        }
+    }
+    let file = load(&["workload.also.victims.bytes = 1_000", "workload.bytes = 7"], &[]).unwrap();
+    for case in &file.cases {
+        assert_eq!(case.workload.bytes, 7);
+        let sizes: Vec<u64> = case.also.iter().map(|g| g.workload.bytes).collect();
+        let named = case.also[0].workload.name.as_deref() == Some("victims");
+        assert_eq!(sizes, [if named { 1_000 } else { 200_000_000_000 }], "{}", case.case);
+    }
+    let sweeps = ["workload.also.victims.engine.paths = 16, 64", "engine.mtu = 1_024, 4_096"];
+    let file = load(&[], &sweeps).unwrap();
+    let swept: Vec<_> = file.cases.iter().map(|c| (c.engine.mtu, c.also[0].engine.mtu)).collect();
+    assert!(swept.chunks(2).all(|two| *two == [(1_024, 1_024), (4_096, 4_096)]), "{swept:?}");
+    let paths: Vec<_> = file.cases.iter().take(4).map(|c| c.also[0].engine.paths).collect();
+    assert_eq!(paths, [Some(16), Some(16), Some(64), Some(64)]);
+    assert!(file.cases[0].case.ends_with("paths 16, mtu 1_024"), "{}", file.cases[0].case);
+    let e = load(&["workload.also.mice.bytes = 3"], &[]).unwrap_err();
+    assert!(e.contains("workload.also.mice") && e.contains("elephants") && e.contains("victims"));
+}
+
+/// Groups without names have those of their transports, and rows of their own.
+#[test]
+fn groups_without_names_are_told_apart() {
+    let flows = "pattern = \"permutation\"\nbytes = 100_000";
+    let nameless = |settings: &str| format!("[[workload.also]]\n{settings}\n{flows}\n");
+    let text = format!("{HEAD}[workload]\n{flows}\n")
+        + &nameless("transport = \"tcp\"")
+        + &nameless("engine.paths = 4")
+        + &group("SRD too", "", flows);
+    let file = SpecFile::parse(&text, Path::new("."), false).unwrap();
+    check(&file.cases[0]).unwrap();
+    let results = run_all(&jobs_of(&file, None), 1, &|_| ()).unwrap();
+    let names: Vec<&str> = results.iter().map(|r| r.spec.case.as_str()).collect();
+    assert_eq!(names, ["SRD 1", "TCP", "SRD 3", "SRD too"]);
+    let page = srd_lab::page(&results, "srd lab run x");
+    assert!(names.iter().all(|name| page.contains(name)));
 }

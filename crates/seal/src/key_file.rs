@@ -7,6 +7,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Most bytes of a key file: sixteen keys, and comments.
@@ -127,7 +128,7 @@ pub struct KeyFile {
     /// Whether that version was read a second time. Time stamps move in ticks of milliseconds: what
     /// is written within the tick of the first reading has the same stamp.
     settled: bool,
-    ring: KeyRing,
+    ring: Arc<KeyRing>,
 }
 
 /// What a new version of a key file changes.
@@ -150,12 +151,17 @@ impl KeyFile {
     /// A [`KeyFileError`], which says how to mend it.
     pub fn open(path: &Path) -> Result<Self, KeyFileError> {
         let (ring, _, stamp) = read(path)?;
-        Ok(Self { path: path.to_owned(), stamp: Some(stamp), settled: false, ring })
+        Ok(Self { path: path.to_owned(), stamp: Some(stamp), settled: false, ring: Arc::new(ring) })
     }
 
     /// The keys of the last version that was good.
-    pub const fn ring(&self) -> &KeyRing {
+    pub fn ring(&self) -> &KeyRing {
         &self.ring
+    }
+
+    /// The same, to be kept: it stays as it is when the file changes.
+    pub fn ring_shared(&self) -> Arc<KeyRing> {
+        Arc::clone(&self.ring)
     }
 
     /// Where the file is.
@@ -191,7 +197,7 @@ impl KeyFile {
         };
         (self.stamp, self.settled) = (Some(stamp), known && stamp == seen);
         let change = change_of(&self.ring, &ring);
-        self.ring = ring;
+        self.ring = Arc::new(ring);
         Ok((change != RingChange::default()).then_some(change))
     }
 }

@@ -21,18 +21,36 @@
 //! setting for tests, and needs more than twice the CPU.
 #![forbid(unsafe_code)]
 
+/// Whether a planted bug is on (see `planted`); a constant `false` in builds without planted bugs.
+#[cfg(planted_bugs)]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::on($crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(planted_bugs))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
+mod capture_secret;
 mod handshake;
 mod key_file;
 mod key_ring;
 mod layer;
 mod noise;
 mod packet;
+#[cfg(planted_bugs)]
+pub mod planted;
 mod query;
 mod refusal;
 mod secret;
 mod slots;
 mod suite;
 
+pub use capture_secret::{CaptureSecret, CaptureSecretError};
 pub use handshake::{
     Crossing, End, Ends, Greeting, HalfOpen, Initiator, Offer, PARAMS_BYTES, Proposal,
     SEALED_CHALLENGE, SEALED_CHALLENGE_BYTES, SEALED_OPEN, SEALED_OPEN_ACK, SEALED_OPEN_ACK_BYTES,

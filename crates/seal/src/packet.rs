@@ -19,6 +19,7 @@ pub const SEALED_BYTES_MIN: usize = HEADER_BYTES + AEAD_TAG_BYTES;
 pub const NUMBER_END: u64 = 1 << 63;
 
 const FLAGS_AT: usize = 1;
+const PATH_AT: usize = 2;
 const NUMBER_AT: usize = 8;
 
 /// Limits of a sealed context.
@@ -178,6 +179,12 @@ impl Sender {
         Self { suite, limits, secret, key: None, epoch: 0, start, next: start }
     }
 
+    /// What a context begins with, while it is in its first epoch.
+    pub(crate) fn beginning(&self) -> (Suite, Limits, u64, &Secret) {
+        debug_assert_eq!(self.epoch, 0, "later secrets do not open the first packets");
+        (self.suite, self.limits, self.start, &self.secret)
+    }
+
     /// The transmission number with the low half `low` that is the first not below all sealed
     /// before.
     pub const fn number_complete(&self, low: u32) -> u64 {
@@ -205,12 +212,15 @@ impl Sender {
         if number < self.next {
             return Err(SealError::Reused);
         }
-        let epoch = (number - self.start) >> self.limits.epoch_bits;
+        let early = u64::from(planted!(EpochOffByOne));
+        let epoch = (number - self.start + early) >> self.limits.epoch_bits;
         if epoch > self.epoch + 1 || number >= NUMBER_END {
             return Err(SealError::Gap);
         }
         if epoch > self.epoch {
-            self.secret = ratchet(&self.secret);
+            if !planted!(EpochKeyKept) {
+                self.secret = ratchet(&self.secret);
+            }
             (self.epoch, self.key) = (epoch, None);
         }
         self.next = number + 1;
@@ -219,7 +229,8 @@ impl Sender {
         let key = self.key.get_or_insert_with(|| PacketKey::new(self.suite, &self.secret));
         let (head, rest) = packet.split_at_mut(HEADER_BYTES);
         let (text, tag) = rest.split_at_mut(rest.len() - AEAD_TAG_BYTES);
-        key.seal(number, head, text, tag);
+        let number = if fixes_nonce(head) { self.start } else { number };
+        key.seal(number, &bound(head), text, tag);
         Ok(())
     }
 
@@ -282,6 +293,12 @@ impl Receiver {
         }
     }
 
+    /// What a context begins with, while it is in its first epoch.
+    pub(crate) fn beginning(&self) -> (Suite, Limits, u64, &Secret) {
+        debug_assert_eq!(self.epoch, 0, "later secrets do not open the first packets");
+        (self.suite, self.limits, self.start, &self.secret)
+    }
+
     /// Opens `packet`, all bytes of one datagram, in place. The transmission number is the one
     /// nearest to the newest authentic one; the epochs before, of and after that one have keys.
     /// Nothing but the count of failures changes unless the seal fits.
@@ -300,10 +317,15 @@ impl Receiver {
         if flags & seal_flags(1) != seal_flags(epoch) {
             return Err(OpenError::Epoch);
         }
+        if planted!(NumberBeforeSeal) {
+            self.newest = self.newest.max(number);
+        }
+        let start = self.start;
         let key = self.key_of(epoch).ok_or(OpenError::Epoch)?;
         let (head, rest) = packet.split_at_mut(HEADER_BYTES);
         let (text, tag) = rest.split_at_mut(rest.len() - AEAD_TAG_BYTES);
-        if !key.open(number, head, text, tag) {
+        let nonce = if fixes_nonce(head) { start } else { number };
+        if !key.open(nonce, &bound(head), text, tag) {
             self.failed += 1;
             return Err(OpenError::Seal);
         }
@@ -333,12 +355,14 @@ impl Receiver {
         }
         if epoch == self.epoch + 1 {
             let ahead = self.ahead.get_or_insert_with(|| {
-                let secret = ratchet(&self.secret);
+                let kept = planted!(EpochKeyKept);
+                let secret = if kept { self.secret.duplicate() } else { ratchet(&self.secret) };
                 Ahead { key: PacketKey::new(self.suite, &secret), secret }
             });
             return Some(&ahead.key);
         }
-        if epoch + 1 == self.epoch { self.before.as_ref() } else { None }
+        let lives = epoch + 1 == self.epoch && !planted!(EpochBeforeErased);
+        if lives { self.before.as_ref() } else { None }
     }
 
     /// An authentic packet of the next epoch has come: its key becomes the present one, and what is
@@ -384,6 +408,20 @@ impl Receiver {
 
 fn low_half(packet: &[u8]) -> u32 {
     u32::from_be_bytes(*packet[NUMBER_AT..].first_chunk().expect("the length was checked"))
+}
+
+/// What is authenticated of the header: all of it, as it was sent.
+fn bound(head: &[u8]) -> [u8; HEADER_BYTES] {
+    let mut bound = *head.first_chunk().expect("the length was checked");
+    if planted!(PathUnbound) {
+        bound[PATH_AT] = 0;
+    }
+    bound
+}
+
+/// Whether the nonce of this packet is not its number, which only a planted bug causes.
+fn fixes_nonce(head: &[u8]) -> bool {
+    planted!(CloseAckNonceFixed) && head[0] & 0x1f == srd_wire::PacketType::CloseAck as u8
 }
 
 /// The flags of a packet of this epoch.

@@ -1,9 +1,7 @@
 //! The table by which a receiver finds the keys of a packet.
 //!
 //! A packet names its context by the tag in its header; a [`KeySlots`] leads from the tag to the
-//! keys. The core keeps the number of a slot, never a key. A slot holds the keys of one peer: those
-//! of the present handshake, and, while a new life of the peer or new keys have not shown
-//! themselves, those of the one before.
+//! keys. The layer keeps the number of a slot, never a key. A slot holds the keys of one context.
 
 use crate::packet::{OpenError, Opened, SealError, Session, sealed_check};
 use core::fmt;
@@ -24,9 +22,6 @@ pub struct SlotId {
 pub struct SlotOpened {
     /// The slot of its context.
     pub id: SlotId,
-    /// Whether the present keys of the slot opened it. If the others did and are the newer ones,
-    /// the peer has shown that it has them, and [`KeySlots::switch`] is due.
-    pub by_present: bool,
     /// The packet.
     pub opened: Opened,
 }
@@ -38,8 +33,6 @@ pub enum SlotError {
     Full,
     /// The tag is 0 or belongs to other keys of the table.
     Tag,
-    /// The slot was removed.
-    Gone,
 }
 
 impl fmt::Display for SlotError {
@@ -47,7 +40,6 @@ impl fmt::Display for SlotError {
         f.write_str(match self {
             Self::Full => "all key slots are in use",
             Self::Tag => "the tag is 0 or in use; draw another",
-            Self::Gone => "the key slot was removed",
         })
     }
 }
@@ -64,10 +56,8 @@ struct Tagged {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
-    /// What is sent is sealed with these.
-    present: Option<Tagged>,
-    /// What arrives may also be sealed with these. Most peers have none.
-    other: Option<Box<Tagged>>,
+    /// `None` if the slot is free.
+    keys: Option<Tagged>,
 }
 
 /// A bounded table of key slots. Its memory grows up to its capacity and is used again; keys are
@@ -109,64 +99,21 @@ impl KeySlots {
         }
         self.tag_check(tag)?;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, present: None, other: None });
+            self.slots.push(Slot { generation: 0, keys: None });
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        slot.present = Some(Tagged { tag, session });
+        slot.keys = Some(Tagged { tag, session });
         self.tags.insert(tag, index);
         Ok(SlotId { index, generation: slot.generation })
     }
 
-    /// Adds the keys of a new handshake with the same peer: packets of both are opened, and what is
-    /// sent stays with the present keys until [`Self::switch`]. Keys that were added before and not
-    /// switched to, or were switched from, are erased: a slot has two at most.
-    ///
-    /// # Errors
-    /// [`SlotError::Gone`], [`SlotError::Tag`]; the new keys are erased then.
-    pub fn add(&mut self, id: SlotId, tag: u32, session: Session) -> Result<(), SlotError> {
-        self.slot(id).ok_or(SlotError::Gone)?;
-        self.tag_check(tag)?;
-        self.other_drop(id)?;
-        self.tags.insert(tag, id.index);
-        self.slot_mut(id).ok_or(SlotError::Gone)?.other = Some(Box::new(Tagged { tag, session }));
-        Ok(())
-    }
-
-    /// Exchanges the present keys for the added ones; packets of both are still opened.
-    ///
-    /// # Errors
-    /// [`SlotError::Gone`] if the slot was removed or has no other keys.
-    pub fn switch(&mut self, id: SlotId) -> Result<(), SlotError> {
-        let slot = self.slot_mut(id).ok_or(SlotError::Gone)?;
-        let (Some(present), Some(other)) = (&mut slot.present, &mut slot.other) else {
-            return Err(SlotError::Gone);
-        };
-        core::mem::swap(present, &mut **other);
-        Ok(())
-    }
-
-    /// Erases the keys of a slot that are not the present ones, if it has any.
-    ///
-    /// # Errors
-    /// [`SlotError::Gone`] if the slot was removed.
-    pub fn other_drop(&mut self, id: SlotId) -> Result<(), SlotError> {
-        let slot = self.slot_mut(id).ok_or(SlotError::Gone)?;
-        if let Some(old) = slot.other.take() {
-            self.tags.remove(&old.tag);
-        }
-        Ok(())
-    }
-
-    /// Erases all keys of a slot and frees it. `false` if it was removed before.
+    /// Erases the keys of a slot and frees it. `false` if it was removed before.
     pub fn remove(&mut self, id: SlotId) -> bool {
         let Some(slot) = self.slot_mut(id) else { return false };
-        let present = slot.present.take().map(|tagged| tagged.tag);
-        let other = slot.other.take().map(|tagged| tagged.tag);
+        let tag = slot.keys.take().map(|tagged| tagged.tag);
         slot.generation = slot.generation.wrapping_add(1);
-        for tag in [present, other].into_iter().flatten() {
-            self.tags.remove(&tag);
-        }
+        tag.map(|tag| self.tags.remove(&tag));
         self.free.push(id.index);
         true
     }
@@ -183,16 +130,13 @@ impl KeySlots {
         let index = *self.tags.get(&tag).ok_or(OpenError::UnknownTag)?;
         let slot = &mut self.slots[index as usize];
         let id = SlotId { index, generation: slot.generation };
-        let (tagged, by_present) = match (&mut slot.present, &mut slot.other) {
-            (Some(present), _) if present.tag == tag => (present, true),
-            (_, Some(other)) if other.tag == tag => (&mut **other, false),
-            _ => return Err(OpenError::UnknownTag),
-        };
-        let opened = tagged.session.receiver.open(packet)?;
-        Ok(SlotOpened { id, by_present, opened })
+        let keys = slot.keys.as_mut().ok_or(OpenError::UnknownTag)?;
+        debug_assert_eq!(keys.tag, tag, "the table of tags names the slot");
+        let opened = keys.session.receiver.open(packet)?;
+        Ok(SlotOpened { id, opened })
     }
 
-    /// Seals a packet in place with the present keys of a slot, as [`crate::Sender::seal`] does.
+    /// Seals a packet in place with the keys of a slot, as [`crate::Sender::seal`] does.
     ///
     /// # Errors
     /// `None` if the slot was removed; a [`SealError`].
@@ -203,27 +147,29 @@ impl KeySlots {
         number: u64,
         packet: &mut [u8],
     ) -> Option<Result<(), SealError>> {
-        let present = self.slot_mut(id)?.present.as_mut()?;
-        Some(present.session.sender.seal(number, packet))
+        let keys = self.slot_mut(id)?.keys.as_mut()?;
+        Some(keys.session.sender.seal(number, packet))
     }
 
-    /// The present keys of a slot.
+    /// The keys of a slot.
     pub fn session(&mut self, id: SlotId) -> Option<&mut Session> {
-        self.slot_mut(id)?.present.as_mut().map(|tagged| &mut tagged.session)
+        self.slot_mut(id)?.keys.as_mut().map(|tagged| &mut tagged.session)
+    }
+
+    /// The keys of a slot, to look at.
+    pub fn session_ref(&self, id: SlotId) -> Option<&Session> {
+        let slot = self.slots.get(id.index as usize)?;
+        let keys = slot.keys.as_ref().filter(|_| slot.generation == id.generation)?;
+        Some(&keys.session)
     }
 
     fn tag_check(&self, tag: u32) -> Result<(), SlotError> {
         if tag == 0 || self.tags.contains_key(&tag) { Err(SlotError::Tag) } else { Ok(()) }
     }
 
-    fn slot(&self, id: SlotId) -> Option<&Slot> {
-        let slot = self.slots.get(id.index as usize)?;
-        (slot.generation == id.generation && slot.present.is_some()).then_some(slot)
-    }
-
     fn slot_mut(&mut self, id: SlotId) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(id.index as usize)?;
-        (slot.generation == id.generation && slot.present.is_some()).then_some(slot)
+        (slot.generation == id.generation && slot.keys.is_some()).then_some(slot)
     }
 }
 

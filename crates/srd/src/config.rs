@@ -65,6 +65,9 @@ impl Default for Progress {
     }
 }
 
+/// Takes lines with the secrets of sealed contexts.
+pub type SecretsSink = Box<dyn FnMut(&str) + Send>;
+
 /// Wraps a datapath in another one, for fault injection or captures.
 pub type DatapathWrap = Box<dyn FnOnce(Box<dyn Datapath>) -> Box<dyn Datapath> + Send>;
 
@@ -126,6 +129,10 @@ pub struct DeviceConfig {
     /// file, `never` without. The environment variable `SRD_SEAL` unless set otherwise. Any other
     /// text is an error when the device is opened.
     pub seal: Option<String>,
+    /// Takes the secrets of new sealed contexts, a line of text each, before the first packet that
+    /// they open: for captures (`docs/sealing.md`). Who gets a line reads the packets of its
+    /// context.
+    pub capture_secrets: Option<SecretsSink>,
     /// Which thread drives the protocol.
     pub progress: Progress,
     /// A datapath to use instead of UDP sockets. Its port must be `port_base` + slot.
@@ -166,6 +173,7 @@ impl DeviceConfig {
             seal: std::env::var_os(SEAL_VARIABLE)
                 .filter(|name| !name.is_empty())
                 .map(|name| name.to_string_lossy().into_owned()),
+            capture_secrets: None,
             progress: Progress::default(),
             datapath: None,
             wrap: None,
@@ -209,6 +217,7 @@ impl fmt::Debug for DeviceConfig {
             .field("integrity", &self.integrity)
             .field("key_file", &self.key_file)
             .field("seal", &self.seal)
+            .field("capture_secrets", &self.capture_secrets.is_some())
             .field("progress", &self.progress)
             .field("datapath", &self.datapath.as_ref().map(|_| "custom"))
             .field("wrap", &self.wrap.is_some())

@@ -8,7 +8,7 @@ use crate::{
     dirty::DirtySet,
     driving::Driving,
     events::EventQueue,
-    failed::NicGuard,
+    failed::{Holder, NicGuard},
     fork::Process,
     nic::{Nic, Turn},
     open,
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub slot: u8,
     process: Process,
     nic: Mutex<Nic>,
+    /// The thread that has locked it.
+    pub holder: Holder,
     /// Threads that wait for the lock while its holder may sleep in the datapath.
     pub control_waiting: AtomicU32,
     /// Whether the driver sleeps in the datapath and must be woken for new work.
@@ -110,8 +112,12 @@ impl Shared {
     }
 
     /// Takes the lock. If a thread panicked while it held the lock, the engine must not be used
-    /// again: the device is closed, sends nothing more, and reads no registered memory.
+    /// again: the device is closed, sends nothing more, and reads no registered memory. A thread
+    /// that holds the lock already, and was interrupted by a signal, gets an error.
     pub(crate) fn nic_for_driver(&self) -> Result<NicGuard<'_>, Error> {
+        if self.holder.is_me() {
+            return Err(Error::Closed);
+        }
         let locked = self.nic.lock().map_err(|_| {
             self.stop.store(true, Ordering::SeqCst);
             Error::Closed
@@ -240,6 +246,11 @@ impl Owner {
         }
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
+        if self.shared.holder.is_me() {
+            // In a signal handler that interrupted a turn of this thread: the lock stays held, and
+            // the device's thread may wait for it for ever.
+            return;
+        }
         self.shared.driving.callers.rest();
         if let Some(thread) = lock(&self.thread).take() {
             // A panic of the thread has printed its message; the device is closed either way.
@@ -312,6 +323,7 @@ impl Device {
             attr: parts.attr,
             port: parts.port,
             nic: Mutex::new(parts.nic),
+            holder: Holder::default(),
         });
         let thread = match progress {
             Progress::Caller => None,

@@ -35,8 +35,8 @@ pub enum AsyncEvent {
     /// process has ended and this device took over its address and port.
     PeerIsSelf(Endpoint),
     /// The peer answered that the two sides do not agree on sealing: it demands a seal and this
-    /// device has no key file, or the reverse, or the keys differ. Anybody can send such an answer,
-    /// so requests to the peer are still tried until their time is over.
+    /// device has no key file, or the reverse, or the keys differ. Anybody who sees the traffic can
+    /// send such an answer, so requests to the peer are still tried, for 3 s at most.
     SealRefused {
         /// The peer.
         peer: Endpoint,
@@ -44,7 +44,7 @@ pub enum AsyncEvent {
         code: CloseCode,
     },
     /// This device has refused a peer that wanted a context without a seal, or with another key.
-    /// Reported once a second at most.
+    /// Reported once a second at most, and once a minute for one address.
     SealDenied {
         /// The peer.
         peer: Endpoint,
@@ -54,6 +54,10 @@ pub enum AsyncEvent {
     /// The key file has changed and is not usable; the keys of its last good version stay.
     /// [`Device::seal`](crate::Device::seal) has the reason.
     KeyFileRefused,
+    /// The context to this peer was ended because its key has left the key file: it had work all
+    /// the time since then, so that it could not be closed and opened again with another key.
+    /// Outstanding requests ended with status 8; new ones open a context with a key of the file.
+    KeyRemoved(Endpoint),
     /// A path to an address was retired, or returned to use.
     PathChanged {
         /// The address.
@@ -111,6 +115,11 @@ impl AsyncEvent {
                 };
                 Some(format!("{}, UDP port {}, was refused: {why}", peer.ip, peer.port))
             }
+            Self::KeyRemoved(peer) => Some(format!(
+                "{}, UDP port {}: the context was ended, because its key is no longer in the key \
+                 file and it was never idle since; requests under way ended with status 8",
+                peer.ip, peer.port
+            )),
             Self::KeyFileRefused => Some(
                 "the key file has changed and cannot be used; the keys of its last good version \
                  stay in use; `srd key show FILE` says what is wrong"

@@ -12,12 +12,44 @@ use crate::{
 use srd_core::{CqId, QpState, Status};
 use std::{
     ops::{Deref, DerefMut},
-    sync::{MutexGuard, atomic::Ordering},
+    ptr,
+    sync::{
+        MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
 /// Status of the requests of a failed device.
 const STATUS: Status = Status::LocalQpInternalError;
+
+/// Which thread holds a device's lock.
+///
+/// A signal handler that calls `exit` runs the destructors of libraries, which close devices, in
+/// the middle of whatever its thread was doing. If that thread holds the lock, waiting for it would
+/// never end.
+#[derive(Debug, Default)]
+pub(crate) struct Holder(AtomicUsize);
+
+impl Holder {
+    /// A number that no other thread of now has, and not 0.
+    #[inline]
+    fn me() -> usize {
+        thread_local!(static HERE: u8 = const { 0 });
+        HERE.with(|here| ptr::from_ref(here).addr())
+    }
+
+    /// Whether the calling thread is the one.
+    pub(crate) fn is_me(&self) -> bool {
+        // Only this thread stores its own number, so it sees the newest value if it is that.
+        self.0.load(Ordering::Relaxed) == Self::me()
+    }
+
+    #[inline]
+    fn set(&self, holder: usize) {
+        self.0.store(holder, Ordering::Relaxed);
+    }
+}
 
 /// The device's lock, held. A panic while it is held makes the device fail.
 pub(crate) struct NicGuard<'a> {
@@ -31,6 +63,7 @@ pub(crate) struct NicGuard<'a> {
 impl<'a> NicGuard<'a> {
     #[inline]
     pub(crate) fn new(nic: MutexGuard<'a, Nic>, shared: &'a Shared) -> Self {
+        shared.holder.set(Holder::me());
         Self { nic, shared, unwinding: thread::panicking() }
     }
 }
@@ -56,6 +89,7 @@ impl Drop for NicGuard<'_> {
         if thread::panicking() && !self.unwinding {
             self.nic.fail(self.shared);
         }
+        self.shared.holder.set(0);
     }
 }
 

@@ -67,6 +67,7 @@ mod counters;
 mod cq;
 mod crowd;
 mod deliver;
+mod denied;
 mod device;
 mod dirty;
 mod driving;
@@ -77,6 +78,7 @@ mod events;
 mod failed;
 mod fork;
 mod interface;
+mod key_watch;
 mod mem;
 mod mr;
 mod nic;
@@ -100,8 +102,8 @@ pub use cancel::Uncancelled;
 pub use channel::{CompletionChannel, CqEvent};
 pub use completion::{CompletionError, CompletionOp, WorkCompletion, status_text};
 pub use config::{
-    Bind, DatapathWrap, DeviceAttr, DeviceConfig, EngineTune, PortAttr, Progress, UdpTune, caps,
-    gid_from_ip, ip_from_gid,
+    Bind, DatapathWrap, DeviceAttr, DeviceConfig, EngineTune, PortAttr, Progress, SecretsSink,
+    UdpTune, caps, gid_from_ip, ip_from_gid,
 };
 pub use counters::{DeviceCounters, PARSE_ERROR_KINDS};
 pub use cq::{CompletionQueue, CqInit};

@@ -4,6 +4,7 @@ use crate::{
     Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr,
     arrivals::Arrivals,
     caps,
+    config::SecretsSink,
     entropy::randomness_from_os,
     gid_from_ip, interface,
     nic::{Nic, NicCounters, TX_BATCH, Tables},
@@ -105,7 +106,11 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         None => None,
     };
     engine.seals = seal.is_some();
-    let seal = seal.map(|(policy, path)| seal_open(&engine, policy, &path)).transpose()?;
+    let seal = seal.map(|(policy, path)| {
+        let secrets = config.capture_secrets.take();
+        seal_open(&engine, policy, &path, secrets)
+    });
+    let seal = seal.transpose()?;
     engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
     let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
@@ -132,9 +137,10 @@ fn seal_open(
     engine: &EngineConfig,
     policy: Policy,
     path: &Path,
+    secrets: Option<SecretsSink>,
 ) -> Result<Box<Sealing>, DeviceError> {
     let batch_bytes = SEALED_BATCH * (usize::from(engine.mtu) + OVERHEAD_BYTES);
-    Sealing::open(engine, policy, path, batch_bytes).map(Box::new)
+    Sealing::open(engine, policy, path, batch_bytes, secrets).map(Box::new)
 }
 
 fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {

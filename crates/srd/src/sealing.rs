@@ -2,20 +2,26 @@
 //! sent.
 
 use crate::{
-    DeviceConfig, DeviceError, device::Shared, entropy::os_random, events::AsyncEvent, nic::Nic,
+    DeviceConfig, DeviceError, config::SecretsSink, denied::Denied, device::Shared,
+    entropy::os_random, events::AsyncEvent, key_watch::KeyWatch, nic::Nic,
 };
 use srd_core::{Endpoint, Engine, EngineConfig, RxMeta, Span, Time, Transmit};
 use srd_datapath::Part;
 use srd_seal::{
-    End, Incoming, KeyFile, LayerConfig, LayerCounters, Limits, Policy, SealLayer, Suites,
+    End, Incoming, KeyFile, KeyRing, LayerConfig, LayerCounters, Limits, Policy, SealLayer, Suites,
 };
 use srd_wire::{
     AEAD_TAG_BYTES, AckBlock, CloseCode, Flags, HEADERS_BYTES_MAX, Packet, ParseError, emit,
 };
-use std::{fmt, net::IpAddr, path::PathBuf};
+use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
 /// How often the key file is looked at, and what ended contexts had is erased.
 const TICK: Span = Span::from_secs(1);
+/// How often a context whose key was removed is tried to be closed: it has to be idle just then.
+const RETIRED_TICK: Span = Span::from_ms(10);
+/// How long a context may go on after its key was removed, while it is never idle. Long enough for
+/// programs that pause now and then, and a bound for who was to be shut out.
+const RETIRED_MAX: Span = Span::from_secs(10);
 /// Least MTU of a device that seals: a SealedOpen of full size holds its own fields.
 const MTU_MIN: u16 = 88;
 
@@ -37,13 +43,18 @@ pub struct SealStatus {
 
 /// See the module.
 pub(crate) struct Sealing {
-    file: KeyFile,
+    ring: Arc<KeyRing>,
+    watch: KeyWatch,
     pub layer: SealLayer,
     /// Datagrams of the batch under way. Never longer than its capacity, so that they do not move.
     arena: Vec<u8>,
     ticks_at: Time,
-    /// When the user was last told that this device has refused a peer.
-    refused_at: Option<Time>,
+    /// Tags of contexts whose key was removed, and since when that is known.
+    retired: Vec<(u32, Time)>,
+    /// When they are tried to be closed next; never if there are none.
+    retired_at: Time,
+    secrets: Option<SecretsSink>,
+    denied: Denied,
     problem: Option<String>,
 }
 
@@ -79,6 +90,7 @@ impl Sealing {
         policy: Policy,
         path: &std::path::Path,
         batch_bytes: usize,
+        secrets: Option<SecretsSink>,
     ) -> Result<Self, DeviceError> {
         if engine.mtu < MTU_MIN {
             return Err(DeviceError::Seal(
@@ -95,16 +107,30 @@ impl Sealing {
             limits: Limits::default(),
             contexts_max: engine.contexts_max,
         };
-        let layer = SealLayer::new(cfg, |bytes: &mut [u8; 32]| os_random(bytes).is_ok());
+        let mut layer = SealLayer::new(cfg, |bytes: &mut [u8; 32]| os_random(bytes).is_ok());
+        if secrets.is_some() {
+            layer.capture_begin();
+        }
         let arena = Vec::with_capacity(batch_bytes);
-        let (ticks_at, refused_at, problem) = (Time(0), None, None);
-        Ok(Self { file, layer, arena, ticks_at, refused_at, problem })
+        let (ring, watch) = (file.ring_shared(), KeyWatch::of_file(file)?);
+        Ok(Self {
+            ring,
+            watch,
+            layer,
+            arena,
+            ticks_at: Time(0),
+            retired: Vec::new(),
+            retired_at: Time(u64::MAX),
+            secrets,
+            denied: Denied::default(),
+            problem: None,
+        })
     }
 
     pub(crate) fn status(&self) -> SealStatus {
         SealStatus {
             policy: self.layer.policy(),
-            keys: self.file.ring().ids().collect(),
+            keys: self.ring.ids().collect(),
             contexts: self.layer.contexts(),
             counters: *self.layer.counters(),
             problem: self.problem.clone(),
@@ -141,8 +167,8 @@ impl Sealing {
     /// begins, and whether the packet itself leaves.
     pub(crate) fn handshake(&mut self, t: &Transmit<'_>) -> (Vec<usize>, bool) {
         let dst = End { ip: t.dst.ip, port: t.dst.port };
-        let ring = self.file.ring();
-        let out = self.layer.handshake_out(ring, dst, &t.packet, t.padded_len);
+        let out = self.layer.handshake_out(&self.ring, dst, &t.packet, t.padded_len);
+        self.secrets_tell();
         let mut starts = Vec::new();
         for datagram in &out.datagrams {
             let Some(start) = self.room(datagram.len()) else { break };
@@ -150,6 +176,13 @@ impl Sealing {
             starts.push(start);
         }
         (starts, out.plain)
+    }
+
+    /// Hands over the secrets of new contexts, if they were asked for.
+    fn secrets_tell(&mut self) {
+        if let Some(sink) = &mut self.secrets {
+            self.layer.capture_take().iter().for_each(|secret| sink(&secret.line()));
+        }
     }
 
     fn room(&self, bytes: usize) -> Option<usize> {
@@ -209,7 +242,11 @@ impl Sealing {
     ) -> (Read<'a, 'b>, Option<AsyncEvent>) {
         let slot = bytes.get(3).copied().unwrap_or_default();
         let from = Sealing::end_to_endpoint(meta.src_ip, engine.config().port_base, slot);
-        let sealed = match self.layer.receive(self.file.ring(), meta.src_ip, bytes) {
+        let incoming = self.layer.receive(&self.ring, meta.src_ip, bytes);
+        if incoming == Incoming::Made {
+            self.secrets_tell();
+        }
+        let sealed = match incoming {
             Incoming::Plain => {
                 let read = srd_wire::parse_checked(bytes, ack).map_err(Unread::Parse);
                 return (read.map(|(packet, start)| (packet, &*bytes, start)), None);
@@ -234,43 +271,82 @@ impl Sealing {
         (read, None)
     }
 
-    /// The event that a peer was refused, at most once in a while: anybody can cause it.
+    /// The event that a peer was refused, now and then: anybody can cause it.
     fn refusal_event(&mut self, now: Time, peer: Endpoint, code: CloseCode) -> Option<AsyncEvent> {
-        if self.refused_at.is_some_and(|at| now.since(at) < TICK) {
-            return None;
+        self.denied.tell(now, peer.ip).then_some(AsyncEvent::SealDenied { peer, code })
+    }
+}
+
+impl Sealing {
+    /// Takes a new version of the key file, if one was found.
+    fn news_take(&mut self) -> Option<AsyncEvent> {
+        match self.watch.take()? {
+            Ok((ring, change)) => {
+                (self.ring, self.problem) = (ring, None);
+                self.layer.keys_removed(&change.removed);
+                // Contexts of removed keys are looked for at once.
+                self.ticks_at = Time(0);
+                None
+            }
+            Err(problem) => {
+                self.problem = Some(problem);
+                Some(AsyncEvent::KeyFileRefused)
+            }
         }
-        self.refused_at = Some(now);
-        Some(AsyncEvent::SealDenied { peer, code })
+    }
+
+    fn tick(&mut self, engine: &Engine, now: Time) {
+        self.ticks_at = now + TICK;
+        self.watch.ask();
+        let tags = self.layer.tick(&self.ring, |tag| engine.has_context(tag));
+        let since = |tag: u32| {
+            let known = self.retired.iter().find(|(of, _)| *of == tag);
+            (tag, known.map_or(now, |(_, since)| *since))
+        };
+        self.retired = tags.into_iter().map(since).collect();
+        if !self.retired.is_empty() {
+            self.retired_at = now;
+        }
+    }
+
+    /// Closes contexts of removed keys that are idle, and ends those that never were. Returns
+    /// whether it ended any: then their requests have ended, too.
+    fn retired_end(&mut self, engine: &mut Engine, now: Time, shared: &Shared) -> bool {
+        let before = self.retired.len();
+        self.retired.retain(|&(tag, since)| {
+            if now.since(since) < RETIRED_MAX {
+                engine.context_close(now, tag);
+            } else if let Some(peer) = engine.context_cut(now, tag) {
+                shared.events.push(AsyncEvent::KeyRemoved(peer));
+            }
+            engine.has_context(tag)
+        });
+        let none = self.retired.is_empty();
+        self.retired_at = if none { Time(u64::MAX) } else { now + RETIRED_TICK };
+        self.retired.len() < before
     }
 }
 
 impl Nic {
-    /// Looks at the key file and erases what ended contexts had, each second.
+    /// Has the key file looked at and erases what ended contexts had, each second. Returns whether
+    /// it ended contexts, so that completions may wait.
     #[inline]
-    pub(crate) fn seal_tick(&mut self, shared: &Shared, now: Time) {
-        if self.seal.as_ref().is_some_and(|seal| seal.ticks_at <= now) {
-            self.seal_tick_now(shared, now);
-        }
+    pub(crate) fn seal_tick(&mut self, shared: &Shared, now: Time) -> bool {
+        let due = self.seal.as_ref().is_some_and(|seal| {
+            seal.ticks_at <= now || seal.retired_at <= now || seal.watch.ready()
+        });
+        due && self.seal_tick_now(shared, now)
     }
 
     #[cold]
-    fn seal_tick_now(&mut self, shared: &Shared, now: Time) {
-        let Self { seal: Some(seal), engine, .. } = self else { return };
-        seal.ticks_at = now + TICK;
-        match seal.file.refresh() {
-            Ok(None) => {}
-            Ok(Some(change)) => {
-                seal.problem = None;
-                seal.layer.keys_removed(&change.removed);
-            }
-            Err(e) => {
-                seal.problem = Some(e.to_string());
-                shared.events.push(AsyncEvent::KeyFileRefused);
-            }
+    fn seal_tick_now(&mut self, shared: &Shared, now: Time) -> bool {
+        let Self { seal: Some(seal), engine, .. } = self else { return false };
+        if let Some(event) = seal.news_take() {
+            shared.events.push(event);
         }
-        let retired = seal.layer.tick(seal.file.ring(), |tag| engine.has_context(tag));
-        for tag in retired {
-            engine.context_close(now, tag);
+        if seal.ticks_at <= now {
+            seal.tick(engine, now);
         }
+        seal.retired_at <= now && seal.retired_end(engine, now, shared)
     }
 }

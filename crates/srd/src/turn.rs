@@ -47,10 +47,10 @@ impl Nic {
         let to_send = due <= now && self.engine.next_timeout() == Time(0);
         let (sent, tx_more) =
             if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
-        self.seal_tick(shared, now);
-        // Nothing was taken, received, fired or sent, so nothing can have ended. (A draining
+        let cut = self.seal_tick(shared, now);
+        // Nothing was taken, received, fired, sent or cut, so nothing can have ended. (A draining
         // backlog sends packets whose requests then end.)
-        let busy = posted + look.received + sent > 0 || due <= now;
+        let busy = posted + look.received + sent > 0 || due <= now || cut;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
         Turn { done, more: look.more || tx_more }

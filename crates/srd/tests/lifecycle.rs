@@ -8,6 +8,7 @@ use srd::{
 };
 use std::{
     os::fd::AsRawFd,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -419,5 +420,40 @@ fn who_goes_away_delivers_and_acknowledges_first() {
             let wc = a.cq.wait(PATIENCE).unwrap().expect("in time");
             assert_eq!(wc.status, Status::Ok, "round {round}: {wc:?}");
         }
+    }
+}
+
+/// A signal handler that calls `exit` closes the device in the middle of a turn of its thread; the
+/// process then never ended. The watch of events is called in a turn, too.
+#[test]
+fn a_thread_that_holds_the_device_is_not_waited_for_by_itself() {
+    for progress in [Progress::Caller, Progress::Shared { idle: Duration::from_millis(1) }] {
+        let (told, heard) = std::sync::mpsc::channel();
+        let own = Arc::new(OnceLock::<Device>::new());
+        let theirs = Arc::clone(&own);
+        let mut config = MemWorld::new(1000).config(1);
+        config.progress = progress;
+        config.tune = Some(Box::new(|engine| {
+            engine.loss.unreachable_after = srd::Span::from_ms(50);
+        }));
+        config.watch = Some(Box::new(move |event| {
+            if let (AsyncEvent::PeerUnreachable(_), Some(device)) = (event, theirs.get()) {
+                let counters = device.counters().map(drop);
+                device.close();
+                let _ = told.send(counters);
+            }
+        }));
+        // It is never dropped, as in a process that exits.
+        std::thread::spawn(move || {
+            let node = Node::new(Device::open(config).unwrap());
+            own.set(node.device.clone()).unwrap();
+            let nowhere = node.pd.ah_create([10, 0, 0, 9].into()).unwrap();
+            node.qp.post_send(&SendWr::send(1, &nowhere, srd::Qpn(1), QKEY)).unwrap();
+            while node.cq.poll_one().is_ok() {
+                std::thread::yield_now();
+            }
+            std::mem::forget(node);
+        });
+        assert_eq!(heard.recv_timeout(PATIENCE), Ok(Err(Error::Closed)), "{progress:?}");
     }
 }

@@ -10,6 +10,7 @@ mod rdma;
 mod robust;
 mod sealed;
 mod sealed_engines;
+mod sealed_rotation;
 mod shared;
 mod slow_reader;
 mod ud;

@@ -19,10 +19,10 @@ use std::{
 };
 
 /// A folder for the key files of one test.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("srd-sealed-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -31,7 +31,7 @@ impl Folder {
         Self(path)
     }
 
-    fn key(&self, name: &str) -> PathBuf {
+    pub fn key(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         key_file_new(&path).unwrap();
         path
@@ -46,7 +46,11 @@ impl Drop for Folder {
 
 /// A configuration with this key file and policy, whatever the environment says, and with peers
 /// that are given up soon.
-fn sealed(mut config: DeviceConfig, key: Option<&Path>, policy: Option<&str>) -> DeviceConfig {
+pub(super) fn sealed(
+    mut config: DeviceConfig,
+    key: Option<&Path>,
+    policy: Option<&str>,
+) -> DeviceConfig {
     config.progress = Progress::Caller;
     config.key_file = key.map(Path::to_owned);
     config.seal = policy.map(str::to_owned);
@@ -79,7 +83,7 @@ fn fate(a: &Node, b: &Node) -> Status {
     a.next(b).status
 }
 
-fn events(device: &Device) -> Vec<AsyncEvent> {
+pub(super) fn events(device: &Device) -> Vec<AsyncEvent> {
     std::iter::from_fn(|| device.event_get()).collect()
 }
 
@@ -101,9 +105,11 @@ fn nothing_readable_leaves_and_all_arrives() {
             Node::new(Device::open(config).unwrap())
         };
         let (a, b) = (open(1), open(2));
-        for len in [0, 1, 64, 255, usize::from(mtu)] {
-            exchange(&a, &b, len, 7);
-            exchange(&b, &a, len, 7);
+        for _ in 0..4 {
+            for len in [0, 1, 64, 255, usize::from(mtu)] {
+                exchange(&a, &b, len, 7);
+                exchange(&b, &a, len, 7);
+            }
         }
         let status = a.device.seal().unwrap().unwrap();
         assert_eq!((status.contexts, status.counters.handshakes), (1, 1));
@@ -359,6 +365,34 @@ fn a_key_replaced_under_its_number_ends_idle_contexts() {
     }
     exchange(&a, &b, 100, 2);
     assert!([&a, &b].iter().all(|node| status(node).counters.handshakes == 2));
+}
+
+/// A request that never gets its receive keeps both contexts busy.
+#[test]
+fn a_key_that_is_gone_ends_contexts_that_are_never_idle() {
+    let folder = Folder::new();
+    let (key, new) = (folder.key("keys"), folder.key("new"));
+    let world = MemWorld::new(1000);
+    let open =
+        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let (a, b) = (open(1), open(2));
+    exchange(&a, &b, 100, 1);
+    let (ah_b, ah_a) = (a.ah_to(&b), b.ah_to(&a));
+    a.qp.post_send(&SendWr::send(7, &ah_b, b.qp.qpn(), QKEY)).unwrap();
+    b.qp.post_send(&SendWr::send(7, &ah_a, a.qp.qpn(), QKEY)).unwrap();
+    fs::rename(&new, &key).unwrap();
+    for (x, y) in [(&a, &b), (&b, &a)] {
+        let ended = x.next(y);
+        assert_eq!((ended.wr_id, ended.status), (7, Status::RemoteAbort));
+    }
+    let removed = |node: &Node| {
+        events(&node.device).iter().any(|event| matches!(event, AsyncEvent::KeyRemoved(_)))
+    };
+    // The peer of who was first may hear of it before its own time is over.
+    let (by_a, by_b) = (removed(&a), removed(&b));
+    assert!(by_a || by_b);
+    exchange(&a, &b, 100, 2);
+    assert_eq!(a.device.seal().unwrap().unwrap().counters.handshakes, 2);
 }
 
 #[test]

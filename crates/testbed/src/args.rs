@@ -2,6 +2,7 @@
 
 use crate::{
     bench::{BenchArgs, other_work::OtherArgs, worker::WorkerArgs},
+    capture::CaptureArgs,
     check::CheckArgs,
     crowd::CrowdArgs,
     demo::DemoArgs,
@@ -84,6 +85,8 @@ pub enum NetCommand {
         #[command(flatten)]
         name: NameArg,
     },
+    /// Record the packets of SRD that arrive at a node, and count how many of them are sealed
+    Capture(CaptureArgs),
     /// Measure SRD beside the kernel's TCP, on a separate fabric
     Bench(BenchArgs),
     /// Run SRD and TCP transfers while a spine fails, and show the effect on each

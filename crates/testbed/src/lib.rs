@@ -7,6 +7,7 @@
 
 pub mod args;
 pub mod bench;
+pub mod capture;
 pub mod check;
 pub mod crowd;
 pub mod demo;
@@ -56,6 +57,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
             fault::heal_all(&hold::get(&name.name)?.open()?)?;
             say("all faults are removed")
         }
+        NetCommand::Capture(args) => capture::run(args),
         NetCommand::Bench(args) => bench::run(args),
         NetCommand::Demo(args) => demo::run(args),
         NetCommand::Check(args) => check::run(args),

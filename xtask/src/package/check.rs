@@ -17,8 +17,8 @@ use std::{
 
 /// First UDP port of the servers that are started here.
 const PORT_BASE: &str = "23500";
-/// What a package may expect in the root for the Debian package, and what these depend on.
-const BASE: [&str; 3] = ["libc6", "libgcc-s1", "gcc-12-base"];
+/// What the Debian package depends on.
+const BASE: [&str; 2] = ["libc6", "libgcc-s1"];
 
 /// Builds all packages and checks them.
 ///
@@ -168,7 +168,15 @@ fn copies(folder: &Path) -> Result {
     Ok(())
 }
 
-/// A root with the packages of [`BASE`], as installed on this machine, for dpkg and the loader.
+/// The packages of [`BASE`], and the one that libgcc-s1 needs, whose name has GCC's version.
+fn base_packages() -> Result<Vec<String>> {
+    let line = ["--show", "--showformat=${Depends}", "libgcc-s1"];
+    let needs = output(&mut command("dpkg-query", &line))?;
+    let names = needs.split([',', ' ']).filter(|name| name.ends_with("-base"));
+    Ok(BASE.into_iter().chain(names).map(str::to_owned).collect())
+}
+
+/// A root with these packages, as installed on this machine, for dpkg and the loader.
 fn base_system(folder: &Path) -> Result {
     let fail = |e: std::io::Error| format!("{}: {e}", folder.display());
     for name in ["lib", "lib64", "bin", "sbin"] {
@@ -181,10 +189,10 @@ fn base_system(folder: &Path) -> Result {
         fs::create_dir_all(folder.join(name)).map_err(fail)?;
     }
     let mut status = String::new();
-    for package in BASE {
-        status.push_str(&output(&mut command("dpkg-query", &["--status", package]))?);
+    for package in base_packages()? {
+        status.push_str(&output(&mut command("dpkg-query", &["--status", &package]))?);
         status.push('\n');
-        let files = output(&mut command("dpkg-query", &["--listfiles", package]))?;
+        let files = output(&mut command("dpkg-query", &["--listfiles", &package]))?;
         let list = folder.join(format!("var/lib/dpkg/info/{package}.list"));
         fs::write(list, &files).map_err(fail)?;
         for file in files.lines().map(Path::new).filter(|f| !f.is_dir() && f.exists()) {

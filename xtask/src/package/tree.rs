@@ -14,6 +14,8 @@ use std::{
 /// The drop-in libraries, and the names by which some programs open them.
 pub const LIBRARIES: [(&str, &str); 2] =
     [("libibverbs.so.1", "libibverbs.so"), ("libefa.so.1", "libefa.so")];
+/// The library that is only preloaded.
+pub const PLACES: &str = "libsrd_places.so.1";
 /// Their folder: a system's own libraries are elsewhere, and `srd run` finds it.
 pub const LIBRARY_DIR: &str = "lib/srd";
 /// Licenses and changes.
@@ -35,7 +37,7 @@ impl Tree {
 
     /// The drop-in libraries, without the links to them.
     pub fn dropin(&self, parts: &Parts) -> Result {
-        for (name, _) in LIBRARIES {
+        for name in LIBRARIES.map(|(name, _)| name).into_iter().chain([PLACES]) {
             self.stripped(&parts.verbs.join(name), &format!("{LIBRARY_DIR}/{name}"), 0o644)?;
         }
         Ok(())

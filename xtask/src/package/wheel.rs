@@ -71,7 +71,8 @@ pub fn build(parts: &Parts) -> Result<PathBuf> {
 /// empty library that needs the real one has the same effect, because the loader looks for symbols
 /// in what a library needs, too.
 fn named_like(compiler: &str, library: &Path, at: &Path) -> Result {
-    let mut cc = command(compiler, &["-shared", "-Wl,--no-as-needed,-rpath,$ORIGIN,-s"]);
+    // `srd run` has loaded the real one before, so that it needs no search path.
+    let mut cc = command(compiler, &["-shared", "-Wl,--no-as-needed"]);
     let soname = at.file_name().unwrap_or_default().to_string_lossy().into_owned();
     cc.arg(format!("-Wl,-soname,{soname}")).args(["-x", "c", "/dev/null", "-x", "none"]);
     run(cc.arg(library).arg("-o").arg(at))

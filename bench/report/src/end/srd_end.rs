@@ -34,12 +34,14 @@ impl End {
 }
 
 /// Configuration by the options `--local IP`, `--mtu BYTES`, `--paths N`, `--slot N`, `--engine
-/// caller|thread`, `--spin-us N` (of the thread), `--integrity on|off`.
+/// caller|thread`, `--spin-us N` (of the thread), `--integrity on|off`, `--key FILE`. What the
+/// environment says of sealing does not count.
 pub fn config(o: &mut Options) -> Result<DeviceConfig> {
     let mut config = DeviceConfig::ip(o.need::<IpAddr>("local")?);
     config.mtu = o.get("mtu")?;
     config.paths = o.or("paths", 64)?;
     config.slot = o.get("slot")?;
+    (config.key_file, config.seal) = (o.get("key")?, None);
     config.integrity = match o.or("integrity", "on".to_owned())?.as_str() {
         "on" => true,
         "off" => false,

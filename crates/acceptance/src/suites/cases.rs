@@ -3,9 +3,12 @@
 use super::{
     application,
     fabric::{Fabric, Said},
-    hpcc, openfoam, rails,
+    hpcc, openfoam, rails, sealed,
 };
-use crate::Result;
+use crate::{
+    Result,
+    process::{command, root, run as build},
+};
 use std::{thread::sleep, time::Duration};
 
 /// One program with one task.
@@ -30,6 +33,13 @@ pub const CASES: &[Case] = &[
         short: true,
         travels: false,
         run: |f| shows(f, "ibv_devinfo -v", &["hca_id:\tsrd0", "software-srd", "PORT_ACTIVE"]),
+    },
+    Case {
+        name: "places where programs look for devices, by every call",
+        needs: "ibv_devinfo",
+        short: true,
+        travels: false,
+        run: places,
     },
     Case {
         name: "fi_info -p efa",
@@ -176,6 +186,20 @@ pub const CASES: &[Case] = &[
         run: rank_killed,
     },
     Case {
+        name: "srd cp: the file is searched for in what the spines forward",
+        needs: "ip",
+        short: true,
+        travels: false,
+        run: sealed::searched,
+    },
+    Case {
+        name: "fi_pingpong, a client with another key, and one without",
+        needs: "fi_pingpong",
+        short: false,
+        travels: false,
+        run: sealed::refused,
+    },
+    Case {
         name: "LAMMPS, 4 ranks on 2 hosts, beside a run over TCP",
         needs: "lmp",
         short: false,
@@ -285,6 +309,35 @@ pub fn program(f: &Fabric) -> String {
 fn mpi(f: &Fabric, ranks: u32, largest: &str) -> Result<String> {
     let said = f.mpi(150, ranks, &format!("{} {largest}", program(f)))?;
     checked(&said)
+}
+
+/// Programs find the device without verbs, also under a name of the user's.
+fn places(f: &Fabric) -> Result<String> {
+    let program = f.folder().join("places_check");
+    let source = root().join("bindings/ibverbs/tests/programs/places_check.c");
+    let flags = ["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-o"];
+    build(command("cc", &flags).arg(&program).arg(source))?;
+    let program = program.display();
+    let mut remark = String::new();
+    for (name, prefix) in [("srd0", ""), ("rdmap0s6", "env SRD_DEVICE_NAME=rdmap0s6 ")] {
+        let line = f.under("--allow-fallback", &format!("{program} {name}"));
+        let said = f.plain("h0x0", 30, &format!("{prefix}{line}"))?;
+        expect_end(&said)?;
+        let verdict = said.text.lines().find(|l| l.starts_with("places_check: "));
+        match verdict {
+            Some(line) if line.ends_with(" 0 wrong") => remark = line.to_owned(),
+            _ => return Err(format!("wrong results, {}", said.tail())),
+        }
+    }
+    let shown = f.plain(
+        "h0x0",
+        30,
+        &format!("env SRD_DEVICE_NAME=rdmap0s6 {}", f.under("", "ibv_devinfo")),
+    )?;
+    if !shown.text.contains("rdmap0s6") || shown.text.contains("srd0") {
+        return Err(format!("ibv_devinfo shows other names, {}", shown.tail()));
+    }
+    Ok(remark.trim_start_matches("places_check: ").to_owned())
 }
 
 /// Ranks start only if the variables of `srd run`, of the caller and of `-x` have reached them.

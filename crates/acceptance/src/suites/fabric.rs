@@ -1,11 +1,13 @@
 //! The fabric of the acceptance tests: hosts on two leaves, with two spines in between.
 
+use super::sealed::Ear;
 use crate::{Result, mpi::stage::Transport, process::output};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::Duration,
 };
@@ -23,6 +25,8 @@ pub struct Fabric {
     verbs: PathBuf,
     name: String,
     folder: PathBuf,
+    /// Whether programs get the key file.
+    sealed: AtomicBool,
 }
 
 /// Output of a command (both streams together) and its exit code.
@@ -55,9 +59,68 @@ impl Fabric {
         ]);
         c.args(["--hosts", "2", "--host-rate", "2G", "--uplink-rate", "2G", "--until-pid", &pid]);
         output(&mut c)?;
-        let fabric = Self { srd, verbs, name, folder };
+        let fabric = Self { srd, verbs, name, folder, sealed: AtomicBool::new(false) };
         fabric.agent_write()?;
+        let key = fabric.key();
+        if key.exists() {
+            fs::remove_file(&key).map_err(|e| format!("{}: {e}", key.display()))?;
+        }
+        fabric.srd(&["key", "new", &key.display().to_string()])?;
         Ok(fabric)
+    }
+
+    /// The key file of sealed runs.
+    pub fn key(&self) -> PathBuf {
+        self.folder.join("keys")
+    }
+
+    /// Runs the tool itself, outside of the fabric, and returns what it printed.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn srd(&self, words: &[&str]) -> Result<String> {
+        output(Command::new(&self.srd).args(words))
+    }
+
+    /// The command line of the tool with these words, for [`Fabric::plain`].
+    pub fn tool(&self, words: &str) -> String {
+        format!("{} {words}", self.srd.display())
+    }
+
+    /// Runs `work` with all programs sealed, and returns its result.
+    pub fn sealed<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.sealed.store(true, Ordering::Relaxed);
+        let done = work();
+        self.sealed.store(false, Ordering::Relaxed);
+        done
+    }
+
+    /// Whether programs are sealed now.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed)
+    }
+
+    /// Listens at each spine until the ears are asked.
+    ///
+    /// # Errors
+    /// The tool cannot be started.
+    pub fn listen(&self) -> Result<Vec<Ear>> {
+        (0..SPINES).map(|spine| Ear::open(&self.srd, &self.name, spine, &self.folder)).collect()
+    }
+
+    /// Makes all hosts send each datagram in a packet of its own, as a network card does, so that
+    /// spines see them apart.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn segment(&self) -> Result {
+        for node in ["h0x0", "h0x1", "h1x0", "h1x1"] {
+            for device in ["e0", "e1"] {
+                let line = ["--", "ip", "link", "set", "dev", device, "gso_max_segs", "1"];
+                self.srd(&[&["net", "exec", node, "--name", &self.name], &line[..]].concat())?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the program by which MPI starts ranks on a host given by its address.
@@ -130,8 +193,12 @@ impl Fabric {
 
     /// The command line of `srd run` with additional options, for [`Fabric::plain`].
     pub fn under(&self, options: &str, line: &str) -> String {
+        let key = match self.is_sealed() {
+            true => format!("--key {}", self.key().display()),
+            false => String::new(),
+        };
         format!(
-            "{} run {options} --verbs-dir {} -- {line}",
+            "{} run {options} {key} --verbs-dir {} -- {line}",
             self.srd.display(),
             self.verbs.display()
         )
@@ -157,7 +224,7 @@ impl Fabric {
     /// # Errors
     /// The command cannot be started.
     pub fn one(&self, node: &str, seconds: u32, line: &str) -> Result<Said> {
-        said(self.on(node, seconds, line).stdin(Stdio::null()).output())
+        self.said(self.on(node, seconds, line).stdin(Stdio::null()).output())
     }
 
     /// Runs one command, not under `srd run`, until it ends.
@@ -165,7 +232,7 @@ impl Fabric {
     /// # Errors
     /// The command cannot be started.
     pub fn plain(&self, node: &str, seconds: u32, line: &str) -> Result<Said> {
-        said(self.on_plain(node, seconds, line).stdin(Stdio::null()).output())
+        self.said(self.on_plain(node, seconds, line).stdin(Stdio::null()).output())
     }
 
     /// Runs a server and a client on two hosts, not under `srd run`, until both end.
@@ -183,7 +250,7 @@ impl Fabric {
         let serving = serving.spawn().map_err(|e| format!("cannot start a server: {e}"))?;
         sleep(SERVER_START);
         let client = self.plain(nodes[1], seconds, client)?;
-        Ok([said(serving.wait_with_output())?, client])
+        Ok([self.said(serving.wait_with_output())?, client])
     }
 
     /// Runs a server on a host of the first leaf and a client on one of the second; returns both
@@ -291,7 +358,7 @@ impl Fabric {
             Transport::Srd => self.on("h0x0", seconds, &line),
             Transport::TcpBtl | Transport::TcpOfi => self.on_plain("h0x0", seconds, &line),
         };
-        said(c.stdin(Stdio::null()).output())
+        self.said(c.stdin(Stdio::null()).output())
     }
 
     /// As [`Fabric::mpi`], with the launcher of Open MPI 5 in the folder `bin`, which has other
@@ -308,7 +375,7 @@ impl Fabric {
         );
         let mut c = self.on("h0x0", seconds, &line);
         c.env("PRTE_ALLOW_RUN_AS_ROOT", "1").env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        said(c.stdin(Stdio::null()).output())
+        self.said(c.stdin(Stdio::null()).output())
     }
 
     /// As [`Fabric::mpi`], with Intel MPI from the virtual environment `folder`.
@@ -325,7 +392,7 @@ impl Fabric {
             ranks.div_ceil(2)
         );
         let mut c = self.on("h0x0", seconds, &line);
-        said(c.env("I_MPI_ROOT", folder).stdin(Stdio::null()).output())
+        self.said(c.env("I_MPI_ROOT", folder).stdin(Stdio::null()).output())
     }
 
     /// Injects a fault in the background; `what` contains the arguments of `srd net fail`.
@@ -359,6 +426,19 @@ impl Fabric {
             output(&mut c).map(|text| text.lines().filter_map(received).sum())
         };
         (0..SPINES).map(of).collect()
+    }
+}
+
+impl Fabric {
+    /// What a program printed. Where programs are sealed, each summary of `srd run` must say so.
+    fn said(&self, out: std::io::Result<std::process::Output>) -> Result<Said> {
+        let said = said(out)?;
+        let summary = |l: &&str| l.starts_with("srd: ") && l.contains("through SRD in");
+        let ending = if self.is_sealed() { ", sealed" } else { ", not sealed" };
+        match said.text.lines().filter(summary).find(|l| !l.ends_with(ending)) {
+            Some(line) => Err(format!("the summary should end with `{ending}`: {line}")),
+            None => Ok(said),
+        }
     }
 }
 

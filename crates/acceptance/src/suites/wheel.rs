@@ -6,11 +6,7 @@ use crate::{
     Result,
     process::{command, output, root, run as build},
 };
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Time limit of a run in seconds.
 const LIMIT_S: u32 = 120;
@@ -84,8 +80,7 @@ pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
 /// # Errors
 /// The program fails, uses another transport, or reports wrong results.
 pub fn ucx(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
-    let (dev, program) = (with_device_file(f)?, checker(f, folder)?);
-    let line = format!("{BY_UCX} {} {} 65536", dev.display(), program.display());
+    let line = format!("{BY_UCX} {} 65536", checker(f, folder)?.display());
     let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
     let remark = cases::checked(&said)?;
     if !said.text.contains("inter-node") || !said.text.contains("srd/srd0") {
@@ -102,32 +97,4 @@ fn checker(f: &Fabric, folder: &Path) -> Result<PathBuf> {
     let mut cc = command(&folder.join("bin/mpicc").display().to_string(), &["-O2", "-o"]);
     build(cc.arg(&program).arg(source))?;
     Ok(program)
-}
-
-/// Writes a script that starts a program with a separate `/dev` that contains a device file: UCX
-/// checks for this file, but never opens it.
-fn with_device_file(f: &Fabric) -> Result<PathBuf> {
-    let (path, dev) = (f.folder().join("with_device_file"), f.folder().join("dev"));
-    let text = format!(
-        "#!/bin/sh\n\
-         exec unshare -m sh -ec '\n\
-         cd {}\n\
-         mount -t tmpfs none .\n\
-         cd {}\n\
-         for f in null zero full random urandom; do : >$f; mount --bind /dev/$f $f; done\n\
-         mkdir shm infiniband\n\
-         mount --rbind /dev/shm shm\n\
-         ln -s ../null infiniband/uverbs0\n\
-         mount --rbind . /dev\n\
-         cd {}\n\
-         exec \"$@\"' sh \"$@\"\n",
-        dev.display(),
-        dev.display(),
-        f.folder().display()
-    );
-    let fail = |e| format!("{}: {e}", path.display());
-    fs::create_dir_all(&dev).map_err(fail)?;
-    fs::write(&path, text).map_err(fail)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(fail)?;
-    Ok(path)
 }

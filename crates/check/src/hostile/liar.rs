@@ -561,7 +561,7 @@ impl Liar {
 
 /// Changes some fields of an engine's packet, which remains well-formed; a packet that cannot be
 /// changed is left as it is.
-pub(super) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
+pub(crate) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
     let mut ack = AckBlock::default();
     let Ok((p, start)) = wire::parse(bytes, &mut ack) else { return };
     let (mut header, mut body, had_ack) = (p.header, p.body, p.ack.is_some());

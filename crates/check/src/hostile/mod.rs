@@ -23,6 +23,7 @@ use crate::ledger::{Oracle, Tally, Violation};
 use crate::packet::Datagram;
 use crate::trace::Trace;
 use crate::world::Options;
+pub(crate) use liar::mutate;
 pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::{ContextStats, EngineConfig, Status};

@@ -1,6 +1,6 @@
 //! The text of a summary.
 
-use crate::class::{Class, Classes};
+use crate::class::{Class, Classes, PerClass};
 use crate::ledger::{Oracle, Tally, Violation};
 use crate::scenario::{Limits, Scenario};
 use crate::summary::{Failure, Summary};
@@ -17,7 +17,7 @@ fn filled() -> Summary {
     let mut lost = [0; DropReason::ALL.len()];
     lost[0] = 4;
     lost[1] = 5;
-    let (mut classes, mut planned) = ([0; Class::COUNT], [0; Class::COUNT]);
+    let (mut classes, mut planned) = (PerClass::default(), PerClass::default());
     (classes[Class::Loss as usize], planned[Class::Loss as usize]) = (11, 22);
     classes[Class::Burst as usize] = 13;
     Summary {

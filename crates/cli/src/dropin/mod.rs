@@ -9,7 +9,10 @@ pub mod run;
 mod figures;
 mod forward;
 
-use crate::failure::{Failure, Result};
+use crate::{
+    device::key_check,
+    failure::{Failure, Result},
+};
 use srd::seal::KeyFile;
 use std::{
     env,
@@ -21,8 +24,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The libraries, in the order in which they are loaded.
-const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "libefa.so.1"];
+/// The libraries, in the order in which they are loaded: two that replace rdma-core's, and one that
+/// answers where programs look for devices without verbs.
+const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "libefa.so.1", "libsrd_places.so.1"];
 /// Variable that names the libraries' folder.
 const DIR_VARIABLE: &str = "SRD_VERBS_DIR";
 /// Variable that names the folder for each process's statistics.
@@ -131,6 +135,9 @@ impl LaunchArgs {
             out.push((KEY_VARIABLE.into(), absolute(&file)?.into()));
         }
         let policy = env::var_os(SEAL_VARIABLE).filter(|name| !name.is_empty());
+        if self.key.is_some() {
+            key_check(policy.as_deref().and_then(|name| name.to_str()), SEAL_VARIABLE)?;
+        }
         out.extend(policy.map(|name| (SEAL_VARIABLE.into(), name)));
         Ok(out)
     }
@@ -209,7 +216,7 @@ fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsStrin
         .map_err(|e| Failure::new(format!("{variable}: {e}")))
 }
 
-/// Finds the folder that contains both libraries.
+/// Finds the folder that contains the libraries.
 ///
 /// # Errors
 /// There is none; the text says how to build the libraries.
@@ -219,8 +226,9 @@ pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
         return if complete(&dir) {
             absolute(&dir)
         } else {
-            let [verbs, efa] = LIBRARIES;
-            Err(Failure::usage(format!("{} does not contain {verbs} and {efa}", dir.display())))
+            let missing = LIBRARIES.iter().find(|name| !dir.join(name).is_file());
+            let missing = missing.copied().unwrap_or_default();
+            Err(Failure::usage(format!("{} does not contain {missing}", dir.display())))
         };
     }
     let exe = env::current_exe()?;

@@ -1,7 +1,7 @@
 //! How contexts end: by mutual close, by Reset, or because the peer is silent; and how their
 //! outstanding work ends.
 
-use crate::api::{AsyncEvent, Rx, Status};
+use crate::api::{AsyncEvent, Endpoint, Rx, Status};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
@@ -18,6 +18,9 @@ use srd_wire::Body;
 
 /// Closes sent without an agreement before the context stays open, or ends if the peer is silent.
 const CLOSE_ROUNDS: u8 = 5;
+/// Silence after which no packet of the peer is likely to be under way: many round trips of the
+/// networks that this is made for, and as short as the pauses of programs that compute in between.
+const CLOSE_QUIET: Span = Span::from_ms(20);
 /// Contexts examined for eviction whenever a context is created.
 const EVICT_SCAN: u32 = 8;
 
@@ -49,15 +52,32 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Closes the context with this tag if it is open and idle: the driver wants it opened anew,
-    /// for example with another key.
+    /// Closes the context with this tag if it is open, has no work and has heard nothing for 20 ms:
+    /// the driver wants it opened anew, for example with another key. While packets of the peer may
+    /// be under way, it is left alone: a datagram among them would withdraw the Close after the
+    /// peer has agreed to it, and the next request would end as if the peer had lost the context.
     pub fn context_close(&mut self, now: Time, tag: u32) {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
         let c = self.contexts.get(ci);
         debug_assert_eq!(c.handshake.local_tag(), OwnTag(tag), "found by its tag");
-        if c.state() == ContextState::Open && c.outstanding() == 0 {
+        let served = c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
+        let done = c.outstanding() == 0 && served;
+        let quiet = now.since(c.last_heard()) >= CLOSE_QUIET;
+        if c.state() == ContextState::Open && done && quiet {
             self.close_begin(now, ci);
         }
+    }
+
+    /// Ends the context with this tag at once: outstanding work ends with status 8, and whether the
+    /// peer has received it is not known. The driver no longer has what the context needs, for
+    /// example its key. Returns the peer; `None` if there is no such context.
+    pub fn context_cut(&mut self, now: Time, tag: u32) -> Option<Endpoint> {
+        let ci = self.contexts.by_tag(OwnTag(tag))?;
+        let peer = self.contexts.get(ci).endpoint();
+        self.work_end(now, ci, Status::RemoteAbort);
+        self.context_end(now, ci);
+        debug_assert!(!self.has_context(tag), "it has ended");
+        Some(peer)
     }
 
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {

@@ -122,7 +122,10 @@ impl<O: Observer> Engine<O> {
         if !matches!(packet.body, Body::Close) {
             return lane.body_received(meta, packet);
         }
-        let result = self.close_received(now, ci);
+        // What was sent after it, and came before it, may have told us that our last work was
+        // taken: the Close was withdrawn then. Another one follows if it was not.
+        let overtaken = lane.win.replay.newest() != tx_num;
+        let result = if overtaken { Ok(Rx::Done) } else { self.close_received(now, ci) };
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.ack_schedule();
             lane.rearm_push();

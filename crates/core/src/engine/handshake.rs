@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::cookie::Claim;
 use crate::events::{Event, Observer};
 use crate::ids::{Ctx, OwnTag, PeerTag};
-use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
+use crate::limits::{MTU_MIN, REFUSED_AFTER, WINDOW_MAX, WINDOW_MIN};
 use crate::outbox::Control;
 use crate::peer::handshake::{Challenged, Handshake};
 use crate::peer::{Context, ContextState, FirstNumbers, Negotiated, Peer, Window};
@@ -426,7 +426,7 @@ impl<O: Observer> Engine<O> {
                 let since = c.outstanding_since();
                 if since == Time::NEVER {
                     self.context_unwanted(now, ci);
-                } else if now.since(since) >= self.shared.cfg.loss.unreachable_after {
+                } else if now.since(since) >= self.open_patience(ci) {
                     self.peer_unreachable(now, ci);
                 } else if planted!(OpenOnce) {
                     self.contexts.get_mut(ci).handshake.timer_off();
@@ -440,6 +440,15 @@ impl<O: Observer> Engine<O> {
                 self.contexts.get_mut(ci).handshake.timer_off();
             }
         }
+    }
+
+    /// How long requests wait for an answer to the Open: less if somebody at the peer's address has
+    /// said that it does not suit the peer. Only who sees our Open can say so, and a true answer
+    /// comes within a round trip all the same.
+    fn open_patience(&self, ci: Ctx) -> Span {
+        let most = self.shared.cfg.loss.unreachable_after;
+        let refused = self.contexts.get(ci).handshake.is_refused();
+        if refused { most.min(REFUSED_AFTER) } else { most }
     }
 
     /// Handles an opening context whose work was withdrawn. A peer that has our answer to its Open

@@ -96,6 +96,7 @@ impl<O: Observer> Engine<O> {
         let guessers = Keyed::apart(secrets.key_apart(&rng));
         let of_objects = ObjectSecrets { region_keys, qpn_first, tilings, guessers };
         let networks = Keyed::apart(secrets.key_apart(&rng));
+        let strangers = Strangers::new(now, Keyed::apart(secrets.key_apart(&rng)));
         let mut secret = secrets.or(&mut rng);
         Ok(Self {
             incarnation: secret.next_u64(),
@@ -109,7 +110,7 @@ impl<O: Observer> Engine<O> {
             cookies: CookieJar::new(&mut secret),
             pool: Vec::new(),
             evict_hand: 0,
-            strangers: Strangers::new(now),
+            strangers,
             leaving: false,
             gone: false,
             shared: Shared::new(cfg, now, observer, rng, networks),
@@ -375,7 +376,7 @@ impl<O: Observer> Engine<O> {
 
 /// State of one context, for tools. Rate, RTT and bytes in flight are those of the peer's address,
 /// which contexts may share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextStats {
     /// Number of the context in this engine.
     pub ctx: Ctx,

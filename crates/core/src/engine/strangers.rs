@@ -2,27 +2,51 @@
 //! other packets, and their number is limited.
 
 use crate::api::Endpoint;
-use crate::bucket::Bucket;
 use crate::engine::Engine;
 use crate::engine::cookie::Claim;
 use crate::events::Observer;
+use crate::fair_bucket::FairBucket;
+use crate::hash::Keyed;
 use crate::ids::{OwnTag, PeerTag};
-use crate::limits::{STRANGER_RESET_EVERY, STRANGER_RESETS_MAX, STRANGERS_QUEUE_MAX};
+use crate::limits::{
+    STRANGER_RESET_EVERY, STRANGER_RESETS_MAX, STRANGERS_MIXED_EVERY, STRANGERS_QUEUE_MAX,
+};
+use crate::networks::Prefix;
 use crate::outbox::Control;
 use crate::time::Time;
+use core::net::{IpAddr, Ipv4Addr};
 use srd_wire::{Body, CloseCode, Header, PacketType};
 use std::collections::VecDeque;
+
+/// Whom the Resets are shared among: an IPv4 address, or an IPv6 /64, which often belongs to one
+/// host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Claimant {
+    V4(Ipv4Addr),
+    V6(Prefix),
+}
+
+impl Claimant {
+    fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::V4(ip),
+            ip @ IpAddr::V6(_) => Self::V6(Prefix::of(ip)),
+        }
+    }
+}
 
 /// Answers to strangers that wait to be sent.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     pub queue: VecDeque<Control>,
-    resets: Bucket,
+    /// Shared fairly among addresses.
+    resets: FairBucket,
 }
 
 impl Strangers {
-    pub fn new(now: Time) -> Self {
-        let resets = Bucket::new(now, STRANGER_RESETS_MAX, STRANGER_RESET_EVERY);
+    pub fn new(now: Time, keyed: Keyed) -> Self {
+        let (most, every) = (STRANGER_RESETS_MAX, STRANGER_RESET_EVERY);
+        let resets = FairBucket::new(now, most, every, STRANGERS_MIXED_EVERY, keyed);
         Self { queue: VecDeque::new(), resets }
     }
 
@@ -51,7 +75,8 @@ impl<O: Observer> Engine<O> {
         self.stranger_refuse(now, from, PeerTag::NONE, reset);
     }
 
-    /// Sends a Reset to a stranger, unless the rate limit of Resets is reached.
+    /// Sends a Reset to a stranger, unless the rate limit of Resets is reached. One address cannot
+    /// use it up.
     pub(crate) fn stranger_refuse(
         &mut self,
         now: Time,
@@ -60,12 +85,13 @@ impl<O: Observer> Engine<O> {
         reset: Body,
     ) {
         debug_assert!(matches!(reset, Body::Reset { .. }), "a refusal: {reset:?}");
-        if self.strangers.resets.is_empty(now) {
+        let who = Claimant::of(to.ip);
+        if !self.strangers.resets.has_for(now, who) {
             self.shared.counters.control_dropped += 1;
             return;
         }
         if self.stranger_tell(to, dst_tag, reset) {
-            self.strangers.resets.take();
+            self.strangers.resets.take(now, who);
             self.shared.counters.resets_sent += 1;
         }
     }

@@ -61,6 +61,7 @@ impl Awake<'_> {
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
         debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
         entry.ce = entry.ce.saturating_add(u32::from(ce));
+        a.meter.on_echo(ce);
         let late = self.lateness(queue_ns, base, target);
         let a = &mut *self.active;
         if late == 0 {

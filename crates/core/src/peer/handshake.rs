@@ -185,6 +185,10 @@ impl Handshake {
     pub fn refusal_tell(&mut self) -> bool {
         !core::mem::replace(&mut self.refusal_told, true)
     }
+    /// Whether the user was told of a refusal, and the peer has not accepted since.
+    pub fn is_refused(&self) -> bool {
+        self.refusal_told
+    }
     /// Forgets the peer, whose supposed Open it has not sent.
     pub fn disown(&mut self) {
         debug_assert_eq!(self.state, ContextState::Opening, "only then it is not proven");
@@ -259,7 +263,7 @@ impl Handshake {
         debug_assert!(self.knows_peer(), "who confirms has been heard");
         self.rest();
         self.underway_change(|u| u.cookie = 0);
-        self.disowned = false;
+        (self.disowned, self.refusal_told) = (false, false);
         Some(from)
     }
     /// Stops opening, because the requests for it were withdrawn. Returns the previous state,

@@ -18,6 +18,8 @@ pub(crate) struct Round {
     pub lost_permille: u32,
     /// Whether the sender had nothing to send for a part of the round.
     pub app_limited: bool,
+    /// Whether more than half of the echoes were those of packets that a switch had marked (ECN).
+    pub marked: bool,
 }
 
 /// Measures rounds. A round ends when a packet sent after its start is acknowledged.
@@ -32,6 +34,9 @@ pub(crate) struct RoundMeter {
     /// Newest send time of an acknowledged packet.
     newest: Time,
     app_limited: bool,
+    /// Echoes, and the echoes of packets that a switch had marked.
+    echoes: u32,
+    marks: u32,
     /// No acknowledgment has come since sending started: the measurement has no beginning yet.
     starting: bool,
     /// The first round since then is not over. If the first window was too large, its queue makes
@@ -50,6 +55,8 @@ impl RoundMeter {
             last_sent: now,
             newest: Time(0),
             app_limited: false,
+            echoes: 0,
+            marks: 0,
             starting: true,
             opening: true,
         }
@@ -71,6 +78,12 @@ impl RoundMeter {
     pub(crate) fn on_acked(&mut self, bytes: u32, sent: Time) {
         self.acked += u64::from(bytes);
         self.newest = self.newest.max(sent);
+    }
+
+    /// The peer echoed a packet; `ce`: a switch had marked it.
+    pub(crate) fn on_echo(&mut self, ce: bool) {
+        self.echoes += 1;
+        self.marks += u32::from(ce);
     }
 
     pub(crate) fn on_lost(&mut self, bytes: u32) {
@@ -122,12 +135,14 @@ impl RoundMeter {
             packets: self.acked / mtu.max(1),
             lost_permille: (self.lost * 1000 / (self.lost + self.acked)) as u32,
             app_limited: self.app_limited,
+            marked: self.marks > self.echoes / 2,
         };
         self.sent_before = Link::rate(self.sent, ns);
         self.began = now;
         self.acked = 0;
         self.lost = 0;
         self.sent = 0;
+        (self.echoes, self.marks) = (0, 0);
         self.app_limited = app_limited;
         Some(round)
     }

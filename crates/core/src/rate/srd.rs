@@ -9,9 +9,9 @@ use super::{Link, RateControl, Round};
 use crate::guards::Guard;
 use crate::tuning::{
     CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX, CUT_MAX_LIMITED, DECREASE,
-    HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LOSSLESS_ROUNDS, LOSSY_CUT, PACKETS_TRUSTED,
-    QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS, STEP_PACKET,
-    STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_FIRST,
+    HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_START,
+    PACKETS_TRUSTED, QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS,
+    STEP_PACKET, STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_FIRST,
     WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
 };
 
@@ -52,6 +52,10 @@ enum Regime {
     /// Less was delivered than sent, and a queue begins to build.
     /// Rule CC-21.
     Short,
+    /// The line rate, with which a sender starts, was too high: switches marked most packets of the
+    /// first round.
+    /// Rule CC-37.
+    MarkedStart,
     /// There is room for a higher rate.
     /// Rule CC-22.
     Clear,
@@ -164,9 +168,21 @@ impl SrdRate {
             && link.guards.has(Guard::PacketFloor)
     }
 
+    /// Whether switches marked most packets, at a queue that this sender has to answer for: a
+    /// receiver that grants credits allocates the last hop itself. The delivery rate has to be
+    /// accurate, since the new rate follows from it.
+    fn is_marked(link: &Link, round: &Round) -> bool {
+        round.marked
+            && !link.credited
+            && !round.app_limited
+            && round.packets >= PACKETS_TRUSTED
+            && link.guards.has(Guard::MarkedStart)
+    }
+
     /// The regime of the round: the first one whose condition holds. Also counts consecutive
     /// rounds.
     fn regime(&mut self, link: &Link, round: &Round, queue: u64, target: u64) -> Regime {
+        let first = core::mem::replace(&mut self.first, false);
         let guards = link.guards;
         let held = core::mem::take(&mut self.hold) && guards.has(Guard::Hold);
         let lossy = round.lost_permille > HEAVY_PERMILLE && guards.has(Guard::Lossy);
@@ -191,6 +207,7 @@ impl SrdRate {
             () if queue > target => Regime::Queue,
             () if lossy => Regime::Lossy,
             () if short && queue > SHORT_QUEUE.of(target) => Regime::Short,
+            () if first && Self::is_marked(link, round) => Regime::MarkedStart,
             () => Regime::Clear,
         }
     }
@@ -206,6 +223,10 @@ impl SrdRate {
             Regime::Lossy => LOSSY_CUT.of(self.rate).max(delivered.min(self.rate)),
             Regime::Short => {
                 SHORT_DELIVERED.of(delivered).max(SHORT_CUT.of(self.rate)).min(self.rate)
+            }
+            Regime::MarkedStart => {
+                let least = CUT_MAX.of(self.rate);
+                self.rate.min(delivered.saturating_mul(MARKED_START).max(least))
             }
             Regime::Clear => self.increase(link, queue, target),
         };
@@ -252,7 +273,6 @@ impl RateControl for SrdRate {
             _ => 0,
         };
         let Some(queue) = round.queue_ns else { return };
-        self.first = false;
         let target = self.target(link);
         let regime = self.regime(link, round, queue, target);
         self.hold = regime.is_decrease();

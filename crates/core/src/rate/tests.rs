@@ -1,6 +1,7 @@
 //! Tests of the rate control in a small model of a network, and of its parts.
 
 mod crowd;
+mod marks;
 mod model;
 mod network;
 mod overload;
@@ -151,6 +152,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
         packets: 20,
         lost_permille,
         app_limited: false,
+        marked: false,
     };
     let mut rate = SrdRate::new(link.line);
     for _ in 0..100 {
@@ -185,6 +187,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         packets: 20,
         lost_permille,
         app_limited: false,
+        marked: false,
     };
     let mut floor = SrdRate::new(LINE);
     for _ in 0..10 {
@@ -581,6 +584,7 @@ fn credited_senders_tolerate_the_queue_of_the_fabric() {
         packets: 40,
         lost_permille,
         app_limited: false,
+        marked: false,
     };
     let after = |credited, queue, lost| {
         let mut rate = SrdRate::new(LINE);

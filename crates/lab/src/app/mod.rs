@@ -134,22 +134,6 @@ fn flows_between_processes(spec: &Spec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what depends on the network and on files, before anything runs: the number of ranks, and
-/// a file of GOAL text.
-///
-/// # Errors
-/// The text names the field, or the file with the line, and what is wrong.
-pub fn ready(spec: &Spec, folder: &Path) -> Result<(), String> {
-    if !is_program(spec.workload.pattern) {
-        return Ok(());
-    }
-    let hosts = spec.network.build(folder)?.hosts();
-    match &spec.app {
-        Some(app) => patterns::suits(app, ranks_of(app, &spec.workload, hosts)?),
-        None => fits("num_ranks", read(&spec.workload, folder)?.ranks, &spec.workload, hosts),
-    }
-}
-
 /// Whether there is a process for every rank.
 fn fits(field: &str, ranks: u32, w: &Workload, hosts: u32) -> Result<(), String> {
     let processes = u64::from(hosts) * u64::from(w.processes_per_host);
@@ -180,7 +164,9 @@ pub fn flows(spec: &Spec, hosts: u32, folder: &Path, seed: u64) -> Result<Flows,
     let schedule = match &spec.app {
         Some(app) => {
             let mut rng = Rng::stream(seed, STREAM_IMBALANCE, 0);
-            patterns::schedule_of(app, ranks_of(app, w, hosts)?, &mut rng)?
+            let ranks = ranks_of(app, w, hosts)?;
+            patterns::suits(app, ranks)?;
+            patterns::schedule_of(app, ranks, &mut rng)?
         }
         None => {
             let schedule = read(w, folder)?;
@@ -200,7 +186,8 @@ fn read(w: &Workload, folder: &Path) -> Result<Schedule, String> {
     let name =
         name.ok_or("workload.file is missing: pattern = \"goal\" needs a file of GOAL text")?;
     let path = folder.join(name);
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = std::fs::read_to_string(&path);
+    let text = text.map_err(|e| format!("workload.file: {}: {e}", path.display()))?;
     goal::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 

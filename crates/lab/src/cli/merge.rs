@@ -1,6 +1,7 @@
 //! `lab merge`: joins the reports of several runs of an experiment, which had different seeds or
 //! cases.
 
+use crate::check::place;
 use crate::cli::Failure;
 use crate::report::rows::{self, Row};
 use crate::report::{rows_page, table_of};
@@ -150,9 +151,10 @@ fn twice(name: &str, rows: &[Row]) -> Result<(), Failure> {
     let Some(pair) = rows.windows(2).find(pair) else { return Ok(()) };
     let differ = if pair[0].hash == pair[1].hash { "" } else { ", with different hashes" };
     Err(Failure::Usage(format!(
-        "{name}, case \"{}\": seed {} is in two reports{differ}; give each part seeds of its own, \
-         as in --seeds 1..100 and --seeds 101..200",
-        pair[0].case, pair[0].seed
+        "{}: seed {} is in two reports{differ}; give each part seeds of its own, as in \
+         --seeds 1..100 and --seeds 101..200",
+        place(name, &pair[0].case),
+        pair[0].seed
     )))
 }
 
@@ -192,8 +194,13 @@ fn same_specs(jsons: &[(PathBuf, Value)]) -> Result<(), Failure> {
                 return Err(usage(
                     path,
                     &format!(
-                        "`{field}` of case \"{case}\" is not as in {}; runs of different \
-                         specifications are not merged",
+                        "`{field}`{} is not as in {}; runs of different specifications are not \
+                         merged",
+                        if case.is_empty() {
+                            String::new()
+                        } else {
+                            format!(" of case \"{case}\"")
+                        },
                         first.display()
                     ),
                 ));

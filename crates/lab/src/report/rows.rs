@@ -1,6 +1,7 @@
 //! Summary of each run, as `NAME-summary.csv` keeps it: what tables and plots over cases are made
 //! of, for results of this process and for those read back.
 
+use crate::figures_app::{APP_COLUMNS, app_cells};
 use crate::figures_phase::{PHASE_COLUMNS, phase_cells};
 use crate::result::{Detail, RunResult};
 use srd_fabric::DropReason;
@@ -66,6 +67,7 @@ fn number_columns_make() -> Vec<String> {
         .chain(drops)
         .chain(["events".to_string(), "simulated_us".to_string()])
         .chain(own(PHASE_COLUMNS))
+        .chain(own(APP_COLUMNS))
         .collect()
 }
 
@@ -180,7 +182,7 @@ fn numbers(r: &RunResult) -> Vec<Option<f64>> {
     out.extend([t.acks, t.duplicates, r.packets_sent, r.marked, r.last_hop_bytes_max].map(n));
     out.extend(DropReason::ALL.iter().map(|d| n(r.drops.of(*d))));
     out.extend([n(r.events), us(r.end_ps)]);
-    out.into_iter().map(Some).chain(phase_cells(r)).collect()
+    out.into_iter().map(Some).chain(phase_cells(r)).chain(app_cells(r)).collect()
 }
 
 /// Names of the axes of some runs, in order of appearance, and whether each is a number.

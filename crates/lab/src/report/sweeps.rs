@@ -19,12 +19,15 @@ const LOG_FROM: f64 = 20.0;
 type Metric = (&'static str, fn(&Row) -> Option<f64>);
 
 /// What is drawn against each axis.
-const METRICS: [Metric; 5] = [
+const METRICS: [Metric; 8] = [
     ("largest completion time, us", |r| r.get("fct_max_us")),
     ("median completion time, us", |r| r.get("fct_median_us")),
     ("largest completion time over its floor", |r| r.get("over_floor_max")),
     ("retransmitted packets, %", |r| Some(r.retransmitted_percent())),
     ("completion of the phase, units", |r| r.get("completion_units")),
+    ("median step of the program, us", |r| r.get("app_step_us_median")),
+    ("efficiency of the program", |r| r.get("app_efficiency")),
+    ("bus bandwidth, Gb/s", |r| r.get("app_bus_gbps")),
 ];
 
 /// Figures against the axis with most values, numbers first.

@@ -140,43 +140,59 @@ impl SpecFile {
         if quick {
             merge(&mut base, quick_changes);
         }
-        let mut out = Vec::new();
-        for (i, mut whole) in points_of(base, cases, quick, &sweeps)? {
-            for change in changes {
-                let table = change.parse::<Table>();
-                let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
-                merge(&mut whole, table);
+        let changes = changes
+            .iter()
+            .map(|text| text.parse::<Table>().map_err(|e| format!("`{text}`: {}", e.message())));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let points = points_of(base, cases, quick, &sweeps)?;
+        let mut tables = Vec::new();
+        for (_, whole, over) in &points {
+            let mut whole = whole.clone();
+            for change in changes.iter().chain([over]) {
+                also::change(&mut whole, change.clone())?;
             }
-            level::defaults(&mut whole);
-            // `host` is a table or the name of a model.
-            if let Some(Value::String(_)) = whole.get("host")
-                && let Some(model) = whole.remove("host")
-            {
-                whole.insert("host_model".into(), model);
-            }
-            let parsed = |table: Table| {
-                table.try_into().map_err(|e: toml::de::Error| {
-                    let line = line_of(text, &e.to_string());
-                    let line = line.map_or(String::new(), |n| format!("line {n}: "));
-                    format!("{line}case {}: {}", i + 1, e.to_string().trim().replace('\n', " "))
-                })
-            };
-            let also = also::take(&mut whole).map_err(|e| format!("case {}: {e}", i + 1))?;
-            let mut spec: Spec = parsed(whole)?;
-            spec.also = also.into_iter().map(parsed).collect::<Result<_, String>>()?;
-            out.push(spec);
+            tables.push(whole);
         }
-        Ok(Self { cases: out, folder: folder.into() })
+        let overs = points.iter().map(|(.., over)| over);
+        if let Some(e) = also::unknown(changes.iter().chain(overs), &tables) {
+            return Err(e);
+        }
+        let numbers = points.iter().map(|(i, ..)| i + 1);
+        let cases = numbers.zip(tables).map(|(number, whole)| case_of(text, number, whole));
+        Ok(Self { cases: cases.collect::<Result<_, _>>()?, folder: folder.into() })
     }
 }
 
-/// The merged table of every case, with the case's number.
+/// The case of a merged table; `number`: its place in the file, from 1 on.
+fn case_of(text: &str, number: usize, mut whole: Table) -> Result<Spec, String> {
+    level::defaults(&mut whole);
+    // `host` is a table or the name of a model.
+    if let Some(Value::String(_)) = whole.get("host")
+        && let Some(model) = whole.remove("host")
+    {
+        whole.insert("host_model".into(), model);
+    }
+    let parsed = |table: Table| {
+        table.try_into().map_err(|e: toml::de::Error| {
+            let line = line_of(text, &e.to_string());
+            let line = line.map_or(String::new(), |n| format!("line {n}: "));
+            format!("{line}case {number}: {}", e.to_string().trim().replace('\n', " "))
+        })
+    };
+    let mut also = also::take(&mut whole).map_err(|e| format!("case {number}: {e}"))?;
+    also.iter_mut().for_each(level::defaults);
+    let mut spec: Spec = parsed(whole)?;
+    spec.also = also.into_iter().map(parsed).collect::<Result<_, String>>()?;
+    Ok(spec)
+}
+
+/// The merged table of every case, with the case's number, and the changes of `sweeps`.
 fn points_of(
     mut base: Table,
     cases: Vec<Value>,
     quick: bool,
     sweeps: &[Sweep],
-) -> Result<Vec<(usize, Table)>, String> {
+) -> Result<Vec<(usize, Table, Table)>, String> {
     let axes = match base.remove("axes") {
         None => Table::new(),
         Some(Value::Table(t)) => t,
@@ -191,7 +207,7 @@ fn points_of(
         let points = axes::expand(case, &axes, across.as_ref());
         let mut points = points.map_err(|e| format!("case {}: {e}", i + 1))?;
         for sweep in sweeps {
-            points = axes::crossed(&points, &sweep.name, &sweep.values)?;
+            points = axes::crossed_over(&points, &sweep.name, &sweep.values)?;
         }
         for mut point in points.into_iter().filter(|p| !(quick && p.slow)) {
             let name = point.labels.join(", ");
@@ -201,7 +217,7 @@ fn points_of(
             point.changes.insert("axis".into(), Value::Array(point.axis));
             let mut whole = base.clone();
             merge(&mut whole, point.changes);
-            out.push((i, whole));
+            out.push((i, whole, point.over));
         }
     }
     Ok(out)

@@ -129,7 +129,7 @@ impl RcSpec {
             return Err(format!("rc.{name} is a setting of rc.ib_cc = true: give that, too"));
         }
         c.dcqcn = if self.dcqcn.unwrap_or(!ib_cc) { Some(self.dcqcn()?) } else { None };
-        c.check().map_err(|e| format!("rc: {e}"))?;
+        c.check().map_err(|e| format!("rc.{e}"))?;
         Ok(c)
     }
 

@@ -215,7 +215,9 @@ impl RcConfig {
             );
         }
         if self.recovery == Recovery::Irn && (self.irn_low_ps == 0 || self.irn_high_ps == 0) {
-            return fail("the timeouts of recovery = \"irn\" must be above 0".into());
+            return fail(
+                "irn_low_us and irn_high_us must be above 0 with recovery = \"irn\"".into(),
+            );
         }
         if let Some(ib) = &self.ib_cc {
             if self.dcqcn.is_some() {

@@ -3,7 +3,7 @@
 use super::*;
 use srd_wire::{
     Backlog, Body, CloseCode, Features, Flags, HEADERS_BYTES_MAX, Header, OpenParams, Packet,
-    PacketType, emit, stamp,
+    PacketType, VERSION, emit, stamp,
 };
 use std::net::Ipv4Addr;
 
@@ -25,7 +25,12 @@ fn end(host: u8) -> End {
 }
 
 fn layer(host: u8, policy: Policy) -> SealLayer {
-    let mut next = host;
+    layer_of(host, policy, host)
+}
+
+/// A layer whose shares follow from `seed`.
+fn layer_of(host: u8, policy: Policy, seed: u8) -> SealLayer {
+    let mut next = seed;
     let entropy = move |bytes: &mut [u8; SECRET_BYTES]| {
         bytes.fill_with(|| {
             next = next.wrapping_mul(5).wrapping_add(17);
@@ -112,13 +117,18 @@ fn pair() -> (SealLayer, SealLayer) {
 
 /// Whether B can seal a packet to A with this number.
 fn seals(b: &mut SealLayer, number: u64) -> bool {
-    let close = packet(PacketType::Close, TAG_A, number, Body::Close);
-    let Route::Sealed(slot) = b.route(end(1), &close) else { return false };
+    sealed_close(b, 1, TAG_A, number).is_some()
+}
+
+/// A Close with this number for `tag` of the other host.
+fn sealed_close(from: &mut SealLayer, to: u8, tag: u32, number: u64) -> Option<Vec<u8>> {
+    let close = packet(PacketType::Close, tag, number, Body::Close);
+    let Route::Sealed(slot) = from.route(end(to), &close) else { return None };
     let mut bytes = vec![0; HEADERS_BYTES_MAX];
     let len = emit(&close, &mut bytes);
     bytes.truncate(len);
     bytes.resize(len + 16, 0);
-    b.seal(slot, &mut bytes)
+    from.seal(slot, &mut bytes).then_some(bytes)
 }
 
 #[test]
@@ -149,6 +159,34 @@ fn a_copied_open_speaks_for_no_other_address() {
     assert!(matches!(b.receive(&ring(KEY), ip(1), &mut true_one), Incoming::Opened(_)));
 }
 
+/// What sealing adds to an idle peer: its slot, and its places in the maps from tags and from
+/// peers, which are at least 7/16 full. The figure of docs/sealing.md.
+#[test]
+fn an_idle_context_is_small() {
+    const fn place(bytes: usize) -> usize {
+        (bytes + 1) * 16 / 7
+    }
+    let maps = place(size_of::<(u32, Entry)>()) + place(size_of::<((End, u32), u32)>());
+    let bytes = crate::slots::IDLE_BYTES + maps;
+    let document = include_str!("../../../../docs/sealing.md");
+    assert!(document.contains(&format!("an idle context takes {bytes} bytes")), "{bytes} bytes");
+    assert!(bytes <= 700);
+}
+
+/// A Reset has 44 bytes: nobody has more sent to a forged address than he sends.
+#[test]
+fn short_packets_of_strangers_have_no_answer() {
+    let mut layer = layer(2, Policy::Require);
+    let ring = ring(KEY);
+    for len in 40..48 {
+        let mut datagram = vec![0; len];
+        datagram[..2].copy_from_slice(&[VERSION << 5 | PacketType::Ack as u8, Flags::SEALED]);
+        datagram[4..8].copy_from_slice(&TAG_B.to_be_bytes());
+        let answered = layer.receive(&ring, ip(1), &mut datagram) == Incoming::Unknown(TAG_B);
+        assert_eq!(answered, len >= 44, "{len} bytes");
+    }
+}
+
 #[test]
 fn a_key_that_is_replaced_under_its_number_retires_its_contexts() {
     let (_, mut b) = pair();
@@ -171,4 +209,42 @@ fn only_the_peer_is_believed_that_it_has_no_key() {
     assert!(!open(&mut a), "still sealed");
     assert_eq!(a.receive(&ring(KEY), ip(2), &mut refusal.clone()), Incoming::Plain);
     assert!(open(&mut a), "without a seal");
+}
+
+/// B answers A's handshake and begins its own in the same breath, and A answers that one before it
+/// has B's answer: two handshakes are complete at both ends, and both must keep the same one.
+#[test]
+fn answers_that_cross_leave_both_sides_the_same_keys() {
+    let ring = ring(KEY);
+    let mut wins = [0; 2];
+    for seed in 1..=24 {
+        let mut a = layer_of(1, Policy::Require, seed);
+        let mut b = layer_of(2, Policy::Require, seed.wrapping_mul(91).wrapping_add(50));
+        let mut of_a = a.handshake_out(&ring, end(2), &open_of_a(0), 0).datagrams;
+        assert_eq!(b.receive(&ring, ip(1), &mut of_a[0]), Incoming::Made);
+        let open = packet(PacketType::Open, 0, START_B, Body::Open(params(TAG_B, START_B)));
+        let mut of_b = b.handshake_out(&ring, end(1), &open, 0).datagrams;
+        let body = Body::OpenAck(OpenParams { echo_tag: TAG_A, ..params(TAG_B, START_B) });
+        let ack = packet(PacketType::OpenAck, TAG_A, START_B + 1, body);
+        let mut ack_of_b = b.handshake_out(&ring, end(1), &ack, 0).datagrams;
+
+        let b_wins = a.receive(&ring, ip(2), &mut of_b[0]) == Incoming::Made;
+        wins[usize::from(b_wins)] += 1;
+        if b_wins {
+            let body = Body::OpenAck(OpenParams { echo_tag: TAG_B, ..params(TAG_A, 0) });
+            let ack = packet(PacketType::OpenAck, TAG_B, 1, body);
+            let mut ack_of_a = a.handshake_out(&ring, end(2), &ack, 0).datagrams;
+            assert_eq!(a.receive(&ring, ip(2), &mut ack_of_b[0]), Incoming::Made);
+            assert_eq!(b.receive(&ring, ip(1), &mut ack_of_a[0]), Incoming::Made);
+        } else {
+            assert_eq!(a.receive(&ring, ip(2), &mut ack_of_b[0]), Incoming::Made);
+        }
+        let mut to_b = sealed_close(&mut a, 2, TAG_B, 2).expect("it has keys");
+        let at_b = b.receive(&ring, ip(1), &mut to_b);
+        let mut to_a = sealed_close(&mut b, 1, TAG_A, START_B + 2).expect("it has keys");
+        let at_a = a.receive(&ring, ip(2), &mut to_a);
+        let opened = [at_a, at_b].map(|i| matches!(i, Incoming::Opened(_)));
+        assert_eq!(opened, [true; 2], "seed {seed}, {b_wins}: {at_a:?}, {at_b:?}");
+    }
+    assert!(wins.iter().all(|&n| n > 3), "either side wins now and then: {wins:?}");
 }

@@ -20,6 +20,7 @@ mod attack_tests;
 mod inbound;
 mod outbound;
 
+use crate::capture_secret::CaptureSecret;
 use crate::handshake::{Ends, HalfOpen, Initiator, Proposal};
 use crate::packet::OpenError;
 use crate::slots::{KeySlots, SlotId};
@@ -238,6 +239,8 @@ pub struct SealLayer {
     /// The last result of `by_peer`: packets to one peer come in a row.
     recent: Option<(End, u32, SlotId)>,
     made: Vec<u8>,
+    /// Secrets of new contexts that nobody has taken yet; `None` unless they were asked for.
+    capture: Option<Vec<CaptureSecret>>,
     counters: LayerCounters,
 }
 
@@ -266,6 +269,7 @@ impl SealLayer {
             asked: VecDeque::new(),
             recent: None,
             made: Vec::new(),
+            capture: None,
             counters: LayerCounters::default(),
         }
     }
@@ -289,6 +293,24 @@ impl SealLayer {
         self.slots.len()
     }
 
+    /// Keeps the secrets of new contexts for a capture from now on. Who gets them reads these
+    /// contexts; call [`Self::capture_take`] after each packet of a handshake.
+    pub fn capture_begin(&mut self) {
+        self.capture = Some(Vec::new());
+    }
+
+    /// Secrets of contexts that are new since the last call.
+    pub fn capture_take(&mut self) -> Vec<CaptureSecret> {
+        self.capture.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// Highest transmission number of an authentic packet in the context whose peer uses `tag`, if
+    /// it has keys: for tests, which see that nothing else moves it.
+    pub fn newest(&self, tag: u32) -> Option<u64> {
+        let slot = self.entries.get(&tag)?.slot?;
+        self.slots.session_ref(slot).map(|session| session.receiver.newest())
+    }
+
     /// The packet of the last [`Incoming::Made`].
     pub fn made(&self) -> &[u8] {
         &self.made
@@ -303,7 +325,9 @@ impl SealLayer {
         let Self { entries, slots, unconfirmed, by_peer, opening, waiting, asked, .. } = self;
         entries.retain(|&tag, entry| {
             if !has_context(tag) {
-                if let Some(slot) = entry.slot {
+                if let Some(slot) = entry.slot
+                    && !planted!(KeysKept)
+                {
                     slots.remove(slot);
                 }
                 unconfirmed.remove(&tag);
@@ -386,6 +410,12 @@ impl SealLayer {
             }
         }
         self.recent = None;
+        if let Some(capture) = &mut self.capture {
+            // More than one handshake at a time is not made between two calls of `capture_take`.
+            capture.truncate(2 * WAITING_MAX);
+            let (peer, own) = ((entry.peer, peer_tag), (self.cfg.own, tag));
+            capture.extend(CaptureSecret::of(&session, peer, own));
+        }
         let slot = self.slots.insert(tag, session).ok()?;
         (entry.slot, entry.peer_tag, entry.key_id) = (Some(slot), peer_tag, key_id);
         entry.retired = false;

@@ -67,7 +67,7 @@ impl SealLayer {
                 self.recent = Some((key.0, key.1, *slot));
                 Route::Sealed(*slot)
             }
-            None if self.cfg.policy == Policy::Prefer => Route::Plain,
+            None if self.cfg.policy == Policy::Prefer || planted!(RequireIgnored) => Route::Plain,
             _ => {
                 self.counters.withheld += 1;
                 Route::Withheld
@@ -245,15 +245,18 @@ impl SealLayer {
     ) {
         let peer_tag = packet.header.dst_tag;
         let known = self.entries.get(&p.tag).filter(|entry| entry.peer_tag == peer_tag);
+        let again = planted!(OpenAckRebuilt)
+            && self.waiting.iter().any(|w| w.from == dst && w.proposal.tag() == peer_tag);
         if let Some(Entry { slot: Some(slot), half, .. }) = known
             && (half.is_none() || p.cookie != 0)
+            && !again
         {
             let slot = *slot;
             out.datagrams.extend(self.within(slot, peer_tag, packet, padded_len));
             return;
         }
         let (bytes, _) = bytes_of(packet);
-        if known.is_none_or(|entry| entry.half.is_none()) {
+        if known.is_none_or(|entry| entry.half.is_none()) || again {
             let at =
                 self.waiting.iter().position(|w| w.from == dst && w.proposal.tag() == peer_tag);
             let Some(waiting) = at.and_then(|at| self.waiting.remove(at)) else {

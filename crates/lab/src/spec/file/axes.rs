@@ -4,10 +4,12 @@ use super::merge;
 use toml::{Table, Value};
 
 /// One combination: its changes and the parts of its name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Point {
     /// Changes to the base.
     pub changes: Table,
+    /// Changes to the merged case, of the command line.
+    pub over: Table,
     /// The case's own name, if any, and the label of each axis' value.
     pub labels: Vec<String>,
     /// The value of each axis: tables with the fields of [`crate::spec::AxisValue`].
@@ -29,12 +31,14 @@ pub fn expand(mut case: Table, axes: &Table, across: Option<&Value>) -> Result<V
         Some(Value::String(name)) if !name.is_empty() => vec![name.clone()],
         _ => Vec::new(),
     };
-    let mut points = vec![Point { changes: case, labels, axis: Vec::new(), slow }];
+    let mut points =
+        vec![Point { changes: case, over: Table::new(), labels, axis: Vec::new(), slow }];
+    let base = |point: &mut Point, changes| merge(&mut point.changes, changes);
     for name in &names {
         let name = name.as_str().ok_or("`across` must be an array of names of axes")?;
         points = match axes.get(name) {
-            Some(Value::Array(values)) => crossed(&points, name, values)?,
-            Some(Value::Table(sweep)) => crossed(&points, name, &sweep_values(name, sweep)?)?,
+            Some(Value::Array(values)) => crossed(&points, name, values, base)?,
+            Some(Value::Table(sweep)) => crossed(&points, name, &sweep_values(name, sweep)?, base)?,
             _ => {
                 return Err(format!(
                     "`across` names the axis {name}, but [[axes.{name}]] does not exist"
@@ -118,8 +122,18 @@ fn leaves_of<'a>(path: &str, value: &'a Value, out: &mut Vec<(String, &'a Value)
     }
 }
 
-/// Multiplies cases by the values of an axis.
-pub fn crossed(points: &[Point], name: &str, values: &[Value]) -> Result<Vec<Point>, String> {
+/// Multiplies cases by the values of an axis of the command line.
+pub fn crossed_over(points: &[Point], name: &str, values: &[Value]) -> Result<Vec<Point>, String> {
+    crossed(points, name, values, |point, changes| merge(&mut point.over, changes))
+}
+
+/// Multiplies cases by the values of an axis, which `add` gives to a point.
+fn crossed(
+    points: &[Point],
+    name: &str,
+    values: &[Value],
+    add: impl Fn(&mut Point, Table),
+) -> Result<Vec<Point>, String> {
     let mut out = Vec::new();
     let field = number_field(values);
     for point in points {
@@ -130,13 +144,11 @@ pub fn crossed(points: &[Point], name: &str, values: &[Value]) -> Result<Vec<Poi
             let Some(Value::String(label)) = changes.remove("label") else {
                 return Err(format!("a value of axes.{name} has no `label`"));
             };
-            let mut axis = point.axis.clone();
-            axis.push(axis_value(name, &label, field.as_deref(), value));
-            let mut whole = point.changes.clone();
-            merge(&mut whole, changes);
-            let mut labels = point.labels.clone();
-            labels.push(label);
-            out.push(Point { changes: whole, labels, axis, slow });
+            let mut next = Point { slow, ..point.clone() };
+            next.axis.push(axis_value(name, &label, field.as_deref(), value));
+            next.labels.push(label);
+            add(&mut next, changes);
+            out.push(next);
         }
     }
     Ok(out)
