@@ -1,5 +1,6 @@
 //! The page of figures in a real browser (headless Chromium), 1,200 pixels wide: nothing overlaps,
 //! nothing is empty, everything can be read. Skipped with the reason where there is no Chromium.
+//! And the figures as PNG files, by the command of the manual, where there is rsvg-convert.
 
 use serde_json::Value;
 use std::ffi::OsString;
@@ -133,12 +134,14 @@ series = ["transport"]
 "#;
 
 fn chromium() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("SRD_CHROMIUM") {
-        return Some(path.into());
-    }
+    std::env::var_os("SRD_CHROMIUM").map(PathBuf::from).or_else(|| program(&NAMES))
+}
+
+/// The first program of these names in PATH.
+fn program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&path).collect::<Vec<_>>();
-    NAMES.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.exists())
+    names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.exists())
 }
 
 /// A folder that is removed at the end.
@@ -210,6 +213,38 @@ fn figures_can_be_read_in_a_browser() {
     let files = std::fs::read_dir(folder.0.join("paper")).unwrap();
     let svgs = files.filter(|f| f.as_ref().unwrap().path().extension().is_some_and(|e| e == "svg"));
     assert_eq!(svgs.count(), 7);
+}
+
+/// The command of docs/lab.md that makes PNG files.
+#[test]
+fn figures_become_png_files() {
+    if program(&["rsvg-convert"]).is_none() {
+        println!("skipped: no rsvg-convert in PATH (package librsvg2-bin)");
+        return;
+    }
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let command = manual.lines().find(|line| line.contains("rsvg-convert --")).unwrap();
+    let folder = std::env::temp_dir().join(format!("srd-lab-png-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder(folder);
+    let at = |name: &str| folder.0.join(name).to_string_lossy().into_owned();
+    std::fs::write(at("small.toml"), SPEC).unwrap();
+    lab(&["paper", &at("small.toml"), "--seeds", "1", "--out", &at("figures")]);
+    let status = Command::new("sh").args(["-c", command]).current_dir(&folder.0).status().unwrap();
+    assert!(status.success(), "{command}: {status}");
+    let mut pictures = 0;
+    for entry in std::fs::read_dir(folder.0.join("figures")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "png") {
+            let bytes = std::fs::read(&path).unwrap();
+            // The header of a PNG file has its width at byte 16.
+            assert_eq!((&bytes[1..4], &bytes[16..20]), (&b"PNG"[..], &2_400u32.to_be_bytes()[..]));
+            assert!(bytes.len() > 20_000, "{} is as good as empty", path.display());
+            pictures += 1;
+        }
+    }
+    assert_eq!(pictures, 7);
 }
 
 #[test]

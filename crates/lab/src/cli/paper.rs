@@ -7,6 +7,7 @@ use crate::check::{check, place};
 use crate::figure::{Figure, escape};
 use crate::plots::plots;
 use crate::report::{add_figure, document};
+use crate::run::ready;
 use crate::spec::{EMBEDDED, PlotSpec, Spec, SpecFile};
 use clap::Args;
 use std::fmt::Write as _;
@@ -88,7 +89,8 @@ fn load(o: &Paper, name: &str) -> Result<Option<SpecFile>, Failure> {
         file.cases[0].plot.iter().filter(|p| p.source.is_some()).cloned().collect();
     file.cases.retain(|c| sourced.iter().any(|p| p.shows(c)));
     for case in &mut file.cases {
-        check(case).map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
+        let checked = check(case).and_then(|()| ready(case, &file.folder));
+        checked.map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
         case.measure.observe = true;
         case.seeds = seeds(&sourced, case);
         case.plot.clone_from(&sourced);
