@@ -59,7 +59,7 @@ impl<O: Observer> Engine<O> {
     pub fn context_close(&mut self, now: Time, tag: u32) {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
         let c = self.contexts.get(ci);
-        debug_assert_eq!(c.handshake.local_tag(), OwnTag(tag), "found by its tag");
+        debug_assert_eq!(c.handshake().local_tag(), OwnTag(tag), "found by its tag");
         let served = c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         let done = c.outstanding() == 0 && served;
         let quiet = now.since(c.last_heard()) >= CLOSE_QUIET;
@@ -83,7 +83,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.outstanding(), 0, "who has work does not close");
-        if let Some(from) = c.handshake.close_begin(now) {
+        if let Some(from) = c.handshake_mut().close_begin(now) {
             self.context_event(now, ci, from);
             self.close_retry(now, ci);
         }
@@ -94,10 +94,10 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.state(), ContextState::Closing, "who closes says so");
-        if c.handshake.round() >= CLOSE_ROUNDS {
+        if c.handshake().round() >= CLOSE_ROUNDS {
             // A peer heard since the first Close has work for us. A silent one is gone, or a Reset
             // will tell it.
-            if c.last_heard() > c.handshake.close_began() {
+            if c.last_heard() > c.handshake().close_began() {
                 let has_window = c.is_active();
                 return self.shared.close_withdraw(now, ci, c, has_window);
             }
@@ -106,7 +106,7 @@ impl<O: Observer> Engine<O> {
             }
             return self.closed(now, ci);
         }
-        c.handshake.close_sent(now, retry);
+        c.handshake_mut().close_sent(now, retry);
         self.shared.out.close_push(ci);
         self.shared.out.rearm_push(ci);
     }
@@ -116,7 +116,7 @@ impl<O: Observer> Engine<O> {
         let done =
             c.outstanding() == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         if done {
-            let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
+            let (peer, tag) = (c.endpoint(), c.handshake().peer_tag());
             debug_assert!(tag != PeerTag::NONE, "who closes is known");
             match c.limits().sealed {
                 true => self.control_push_of(ci, Body::CloseAck, 0),
@@ -224,7 +224,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.outstanding(), 0, "its work ends before it");
         let way = c.way();
-        if let Some(from) = c.handshake.end() {
+        if let Some(from) = c.handshake_mut().end() {
             self.context_event(now, ci, from);
         }
         self.shared.timers.disarm(TimerOf::Context(ci).number());

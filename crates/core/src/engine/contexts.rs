@@ -85,10 +85,10 @@ impl ContextTable {
             Ctx(self.slots.len() as u32 - 1)
         });
         debug_assert!(
-            c.handshake.local_tag() != OwnTag::NONE && self.by_endpoint(&c.endpoint()).is_none(),
+            c.handshake().local_tag() != OwnTag::NONE && self.by_endpoint(&c.endpoint()).is_none(),
             "one for each peer"
         );
-        let (tag, hash) = (c.handshake.local_tag(), self.keyed.hash_one(c.endpoint()));
+        let (tag, hash) = (c.handshake().local_tag(), self.keyed.hash_one(c.endpoint()));
         debug_assert!(self.slots[i.index()].is_none(), "a number of nobody");
         self.slots[i.index()] = Some(c);
         self.list_tag(tag, i);
@@ -102,7 +102,7 @@ impl ContextTable {
 
     pub fn remove(&mut self, i: Ctx) -> Context {
         let c = self.slots[i.index()].take().expect("a context ends once");
-        self.unlist_tag(c.handshake.local_tag(), i);
+        self.unlist_tag(c.handshake().local_tag(), i);
         if !planted!(TagRemembered) {
             self.recent = Recent::default();
         }
@@ -118,7 +118,7 @@ impl ContextTable {
 
     /// Gives a context another tag: packets with the old one no longer belong to it.
     pub fn retag(&mut self, i: Ctx, tag: OwnTag) {
-        let old = self.get_mut(i).handshake.retag(tag);
+        let old = self.get_mut(i).handshake_mut().retag(tag);
         debug_assert!(old != tag, "a tag is drawn for one");
         self.unlist_tag(old, i);
         self.recent = Recent::default();
@@ -150,12 +150,12 @@ impl ContextTable {
     pub fn by_tag_noted(&mut self, tag: OwnTag) -> Option<Ctx> {
         if tag == self.recent.tag && tag != OwnTag::NONE {
             let ci = self.recent.ci;
-            let known = self.find(ci).is_some_and(|c| c.handshake.local_tag() == tag);
+            let known = self.find(ci).is_some_and(|c| c.handshake().local_tag() == tag);
             debug_assert!(known, "what is remembered is true");
             return Some(ci);
         }
         let ci = self.by_tag(tag)?;
-        debug_assert_eq!(self.get(ci).handshake.local_tag(), tag, "found by its own");
+        debug_assert_eq!(self.get(ci).handshake().local_tag(), tag, "found by its own");
         self.recent = Recent { tag, ci };
         Some(ci)
     }
@@ -198,7 +198,7 @@ fn hash_of(tag: OwnTag) -> u64 {
 
 /// Our tag of a live context.
 fn tag_of(slots: &[Option<Context>], i: Ctx) -> OwnTag {
-    slots[i.index()].as_ref().map_or(OwnTag::NONE, |c| c.handshake.local_tag())
+    slots[i.index()].as_ref().map_or(OwnTag::NONE, |c| c.handshake().local_tag())
 }
 
 fn peer_of(slots: &[Option<Context>], i: Ctx) -> Option<Endpoint> {

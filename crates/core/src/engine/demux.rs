@@ -46,7 +46,7 @@ impl<O: Observer> Engine<O> {
         };
         let c = self.contexts.get(ci);
         debug_assert!(
-            c.handshake.local_tag() == OwnTag(h.dst_tag) || cfg!(planted_bugs),
+            c.handshake().local_tag() == OwnTag(h.dst_tag) || cfg!(planted_bugs),
             "a packet is for whoever has its tag"
         );
         if c.endpoint() != from {
@@ -100,7 +100,7 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, DropReason> {
         let h = &packet.header;
         let mut lane = self.lane(now, ci);
-        debug_assert!(lane.peer.handshake.knows_peer(), "who is open knows its peer");
+        debug_assert!(lane.peer.handshake().knows_peer(), "who is open knows its peer");
         let tx_num = match lane.tx_num_take_in(h) {
             Ok(n) => n,
             Err(reason) => {
@@ -116,7 +116,7 @@ impl<O: Observer> Engine<O> {
         };
         let back = lane.heard(meta, packet);
         if let Some(ack) = packet.ack {
-            lane.peer.reports.ack_heard(h.tx_num as u16);
+            lane.peer.reports_mut().ack_heard(h.tx_num as u16);
             lane.ack_received(Arrival { waited: meta.waited, back, tx_num }, ack)?;
         }
         if !matches!(packet.body, Body::Close) {
@@ -150,7 +150,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get(ci);
         match c.state() {
             ContextState::Open | ContextState::Closing => Ok(()),
-            _ if !c.handshake.knows_peer() => Err(DropReason::BadState),
+            _ if !c.handshake().knows_peer() => Err(DropReason::BadState),
             _ => {
                 self.context_confirm(now, ci);
                 Ok(())

@@ -34,10 +34,10 @@ impl<O: Observer> Engine<O> {
         // A Reset that answers our Open knows only our tag; every other Reset must carry the peer's
         // tag.
         let refusal = !matches!(code, CloseCode::UnknownTag | CloseCode::GoingAway);
-        if refusal && c.state() == ContextState::Opening && !c.handshake.knows_peer() {
+        if refusal && c.state() == ContextState::Opening && !c.handshake().knows_peer() {
             // A refusal is not believed, because anybody could send it. The Open is repeated until
             // its time is over.
-            if OwnTag(h.dst_tag) == c.handshake.local_tag() {
+            if OwnTag(h.dst_tag) == c.handshake().local_tag() {
                 self.refusal_tell(ci, code);
             }
             return Ok(Rx::Done);
@@ -48,7 +48,7 @@ impl<O: Observer> Engine<O> {
             self.peer_lost(now, ci);
             return Ok(Rx::Done);
         }
-        if echo_tag == PeerTag::NONE || echo_tag != c.handshake.peer_tag() {
+        if echo_tag == PeerTag::NONE || echo_tag != c.handshake().peer_tag() {
             return Err(DropReason::BadHandshake);
         }
         self.shared.counters.resets_received += 1;
@@ -65,7 +65,7 @@ impl<O: Observer> Engine<O> {
             ContextState::HalfOpen => {}
             _ if proves && self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
             _ => {
-                let own = OwnTag(h.dst_tag) == c.handshake.local_tag();
+                let own = OwnTag(h.dst_tag) == c.handshake().local_tag();
                 let goodbye = proves && code == CloseCode::GoingAway && own;
                 self.doubt_begin(now, ci, goodbye)?;
             }
@@ -81,7 +81,7 @@ impl<O: Observer> Engine<O> {
             CloseCode::SealRequired | CloseCode::SealUnknown | CloseCode::KeyUnknown
         );
         let c = self.contexts.get_mut(ci);
-        if seal && c.handshake.refusal_tell() {
+        if seal && c.handshake_mut().refusal_tell() {
             let peer = c.endpoint();
             self.shared.event_push(AsyncEvent::SealRefused(peer, code));
         }
@@ -130,8 +130,8 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
-        let echo_tag = c.handshake.peer_tag().0;
-        debug_assert!(c.handshake.knows_peer(), "who is doubted is known");
+        let echo_tag = c.handshake().peer_tag().0;
+        debug_assert!(c.handshake().knows_peer(), "who is doubted is known");
         let Some(d) = c.act().doubt_mut() else { return };
         let cookie = d.ask(now, retry, most);
         self.shared.counters.challenges_sent += 1;
@@ -176,7 +176,10 @@ impl<O: Observer> Engine<O> {
         };
         self.shared.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
-        debug_assert!(c.handshake.is_with(PeerTag(p.tag), p.incarnation), "the peer has answered");
+        debug_assert!(
+            c.handshake().is_with(PeerTag(p.tag), p.incarnation),
+            "the peer has answered"
+        );
         c.heard(now);
         c.act().replay.correct(TxNum(p.tx_num_start).prev(), asked);
         self.doubt_end(now, ci);
@@ -191,7 +194,7 @@ impl<O: Observer> Engine<O> {
         nonce: u64,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        if echo_tag != c.handshake.local_tag() || !c.handshake.knows_peer() || nonce == 0 {
+        if echo_tag != c.handshake().local_tag() || !c.handshake().knows_peer() || nonce == 0 {
             return Err(DropReason::BadHandshake);
         }
         self.open_ack_send(ci, nonce, 0);

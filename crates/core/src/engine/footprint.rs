@@ -73,7 +73,7 @@ impl EngineConfig {
 fn context_bytes(c: &Context) -> usize {
     size_of::<Context>()
         + TABLES_BYTES
-        + c.handshake.held_bytes()
+        + c.handshake().held_bytes()
         + c.win().map_or(0, |a| a.held_bytes())
 }
 

@@ -93,7 +93,7 @@ impl<O: Observer> Engine<O> {
         let signals = cfg.rate.host_policy != HostPolicy::Off;
         features |= if signals { Features::HOST_SIGNAL } else { 0 };
         OpenParams {
-            tag: c.handshake.local_tag().0,
+            tag: c.handshake().local_tag().0,
             incarnation: self.incarnation,
             echo_tag: 0,
             psn_start: c.psn_next().0,
@@ -104,7 +104,7 @@ impl<O: Observer> Engine<O> {
             write_imms_max: cfg.write_imms_per_context_max,
             rx_budget: cfg.rx_budget_bytes,
             features: Features(features),
-            cookie: c.handshake.cookie(),
+            cookie: c.handshake().cookie(),
         }
     }
 
@@ -116,7 +116,7 @@ impl<O: Observer> Engine<O> {
         let lens = self.open_lens(ci);
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.state(), ContextState::Opening, "who opens says so");
-        c.handshake.open_sent(now, retry, max);
+        c.handshake_mut().open_sent(now, retry, max);
         let peer = c.endpoint();
         for padded_len in lens {
             self.shared.counters.opens_sent += 1;
@@ -132,7 +132,7 @@ impl<O: Observer> Engine<O> {
     /// Opens a context from our side too: the peer opened it and has not confirmed it when work is
     /// posted.
     pub(crate) fn context_open_too(&mut self, now: Time, ci: Ctx) {
-        if let Some(from) = self.contexts.get_mut(ci).handshake.open_too() {
+        if let Some(from) = self.contexts.get_mut(ci).handshake_mut().open_too() {
             self.context_event(now, ci, from);
             self.open_send(now, ci);
         }
@@ -152,7 +152,7 @@ impl<O: Observer> Engine<O> {
         if c.is_proven() || !unused || kept {
             return self.shared.out.ready_push(ci);
         }
-        if let Some(from) = c.handshake.reopen() {
+        if let Some(from) = c.handshake_mut().reopen() {
             if sealed {
                 self.context_retag(ci);
             }
@@ -206,16 +206,16 @@ impl<O: Observer> Engine<O> {
         sealed: bool,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        let same = c.handshake.is_with(PeerTag(p.tag), p.incarnation);
+        let same = c.handshake().is_with(PeerTag(p.tag), p.incarnation);
         if planted!(RestartContinues) && c.state() == ContextState::Open {
-            self.contexts.get_mut(ci).handshake.peer_is(PeerTag(p.tag), p.incarnation);
+            self.contexts.get_mut(ci).handshake_mut().peer_is(PeerTag(p.tag), p.incarnation);
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
         // Both sides opened at the same time, and this is the first Open of the peer. It is
         // believed without proof only once: otherwise forged Opens could make us start over without
         // end.
-        let first = c.handshake.takes_first_open();
+        let first = c.handshake().takes_first_open();
         if same || first {
             if !same {
                 self.peer_params_set(ci, p, sealed);
@@ -223,7 +223,7 @@ impl<O: Observer> Engine<O> {
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
-        let against = c.handshake.tags_both();
+        let against = c.handshake().tags_both();
         let claim = Claim { who: from, tag: PeerTag(p.tag), incarnation: p.incarnation, against };
         if !self.cookies.check(now, &claim, p.cookie) && !planted!(RestartUnproven) {
             self.challenge(now, &claim);
@@ -236,7 +236,7 @@ impl<O: Observer> Engine<O> {
             // No answer has told anybody the present tag. A new tag would invalidate the peer's
             // answer to our own Open, and two peers that open at the same time could do so without
             // end.
-            ContextState::Opening if !c.handshake.knows_peer() => {}
+            ContextState::Opening if !c.handshake().knows_peer() => {}
             // Packets that the peer sent before its restart, with the old tag, may be in flight.
             ContextState::Opening => self.context_retag(ci),
             // The context was never used, so no work is lost with it.
@@ -285,9 +285,9 @@ impl<O: Observer> Engine<O> {
 
     /// Arms the timer that ends a context which is never confirmed.
     fn half_open_arm(&mut self, now: Time, ci: Ctx) {
-        debug_assert!(self.contexts.get(ci).handshake.knows_peer(), "its answer can leave");
+        debug_assert!(self.contexts.get(ci).handshake().knows_peer(), "its answer can leave");
         let at = now + self.shared.cfg.loss.unreachable_after;
-        self.contexts.get_mut(ci).handshake.wait_until(at);
+        self.contexts.get_mut(ci).handshake_mut().wait_until(at);
         self.shared.out.rearm_push(ci);
     }
 
@@ -335,10 +335,10 @@ impl<O: Observer> Engine<O> {
         size: Option<u16>,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        if OwnTag(p.echo_tag) != c.handshake.local_tag() || p.tag == 0 || !can_serve(p) {
+        if OwnTag(p.echo_tag) != c.handshake().local_tag() || p.tag == 0 || !can_serve(p) {
             return Err(DropReason::BadHandshake);
         }
-        let same = c.handshake.is_with(PeerTag(p.tag), p.incarnation);
+        let same = c.handshake().is_with(PeerTag(p.tag), p.incarnation);
         match c.state() {
             ContextState::Open | ContextState::Closing if same && p.cookie != 0 => {
                 self.doubt_refuted(now, ci, p)
@@ -359,7 +359,7 @@ impl<O: Observer> Engine<O> {
                 lane.ack_schedule();
                 Ok(Rx::Done)
             }
-            _ if c.handshake.peer_tag() == PeerTag(p.tag) => Ok(Rx::Done),
+            _ if c.handshake().peer_tag() == PeerTag(p.tag) => Ok(Rx::Done),
             _ => Err(DropReason::BadHandshake),
         }
     }
@@ -369,7 +369,7 @@ impl<O: Observer> Engine<O> {
     fn handshake_rtt(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
-        let Some(opened_at) = c.handshake.opened_at(retry) else { return };
+        let Some(opened_at) = c.handshake().opened_at(retry) else { return };
         debug_assert!(opened_at <= now, "an answer comes after the question");
         let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
@@ -389,11 +389,11 @@ impl<O: Observer> Engine<O> {
         if c.state() != ContextState::Opening {
             return self.doubted(ci, echo_tag, cookie);
         }
-        if echo_tag != c.handshake.local_tag() {
+        if echo_tag != c.handshake().local_tag() {
             return Err(DropReason::BadHandshake);
         }
         // One Open answers all Challenges that arrive until it is sent.
-        match c.handshake.challenge(cookie, now + self.shared.cfg.loss.open_retry) {
+        match c.handshake_mut().challenge(cookie, now + self.shared.cfg.loss.open_retry) {
             Challenged::Known => return Ok(Rx::Done),
             Challenged::Now => self.open_send(now, ci),
             Challenged::Soon => {}
@@ -405,8 +405,8 @@ impl<O: Observer> Engine<O> {
     /// Opens the context for data, because the peer holds our tag.
     pub(crate) fn context_confirm(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        let Some(from) = c.handshake.confirm() else { return };
-        debug_assert!(c.handshake.knows_peer(), "who confirms is known");
+        let Some(from) = c.handshake_mut().confirm() else { return };
+        debug_assert!(c.handshake().knows_peer(), "who confirms is known");
         c.heard(now);
         self.narrow_take(now, ci, from);
         self.shared.counters.contexts_opened += 1;
@@ -418,7 +418,7 @@ impl<O: Observer> Engine<O> {
     /// Handles the handshake timer.
     pub(crate) fn handshake_fire(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get(ci);
-        if c.handshake.at() > now {
+        if c.handshake().at() > now {
             return;
         }
         match c.state() {
@@ -429,7 +429,7 @@ impl<O: Observer> Engine<O> {
                 } else if now.since(since) >= self.open_patience(ci) {
                     self.peer_unreachable(now, ci);
                 } else if planted!(OpenOnce) {
-                    self.contexts.get_mut(ci).handshake.timer_off();
+                    self.contexts.get_mut(ci).handshake_mut().timer_off();
                 } else {
                     self.open_send(now, ci);
                 }
@@ -437,7 +437,7 @@ impl<O: Observer> Engine<O> {
             ContextState::HalfOpen => self.context_end(now, ci),
             ContextState::Closing => self.close_retry(now, ci),
             ContextState::Open | ContextState::Closed => {
-                self.contexts.get_mut(ci).handshake.timer_off();
+                self.contexts.get_mut(ci).handshake_mut().timer_off();
             }
         }
     }
@@ -447,7 +447,7 @@ impl<O: Observer> Engine<O> {
     /// comes within a round trip all the same.
     fn open_patience(&self, ci: Ctx) -> Span {
         let most = self.shared.cfg.loss.unreachable_after;
-        let refused = self.contexts.get(ci).handshake.is_refused();
+        let refused = self.contexts.get(ci).handshake().is_refused();
         if refused { most.min(REFUSED_AFTER) } else { most }
     }
 
@@ -455,10 +455,10 @@ impl<O: Observer> Engine<O> {
     /// considers the context open, so it is dropped only if the peer does not use it.
     fn context_unwanted(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        if !c.handshake.knows_peer() {
+        if !c.handshake().knows_peer() {
             return self.context_end(now, ci);
         }
-        if let Some(from) = c.handshake.unwant() {
+        if let Some(from) = c.handshake_mut().unwant() {
             self.context_event(now, ci, from);
             self.half_open_arm(now, ci);
         }

@@ -22,7 +22,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn control_of(&mut self, ci: Ctx, body: Body, padded_len: u16) -> Control {
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
-        let (dst, dst_tag, psn) = (c.endpoint(), c.handshake.peer_tag(), c.psn_next());
+        let (dst, dst_tag, psn) = (c.endpoint(), c.handshake().peer_tag(), c.psn_next());
         debug_assert!(dst_tag != PeerTag::NONE, "a packet of a context carries the peer's tag");
         Control { dst, dst_tag, body, padded_len, tx_num, psn }
     }
@@ -31,7 +31,7 @@ impl<O: Observer> Engine<O> {
     /// often a peer asks before the answer is sent, it gets one.
     pub(crate) fn open_ack_send(&mut self, ci: Ctx, cookie: u64, padded_len: u16) {
         let full = self.shared.out.answers_are_full();
-        let handshake = &mut self.contexts.get_mut(ci).handshake;
+        let handshake = self.contexts.get_mut(ci).handshake_mut();
         if !handshake.answer_waits() {
             if full {
                 self.shared.counters.control_dropped += 1;

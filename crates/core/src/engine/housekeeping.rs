@@ -210,7 +210,7 @@ impl<O: Observer> Engine<O> {
         while let Some(grant) = self.shared.rx.granter.poll(now) {
             let Some(mut lane) = self.lane_find(now, grant.ctx) else { continue };
             debug_assert!(grant.bytes > 0 && lane.granting(), "who asked is granted something");
-            lane.peer.reports.grant(grant.bytes);
+            lane.peer.reports_mut().grant(grant.bytes);
             lane.win.ack.hasten(now, Span::ZERO);
             lane.ack_schedule();
         }
@@ -264,12 +264,12 @@ impl<O: Observer> Engine<O> {
     /// Tells the peer of a context that this engine shuts down.
     pub(crate) fn leave_tell(&mut self, ci: Ctx) {
         let c = self.contexts.get(ci);
-        if c.handshake.knows_peer() {
+        if c.handshake().knows_peer() {
             debug_assert!(self.gone || self.leaving, "who stays says no such thing");
             self.shared.counters.resets_sent += 1;
-            let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
+            let (peer, tag) = (c.endpoint(), c.handshake().peer_tag());
             let code = CloseCode::GoingAway;
-            let body = Body::Reset { echo_tag: c.handshake.local_tag().0, code, nonce: 0 };
+            let body = Body::Reset { echo_tag: c.handshake().local_tag().0, code, nonce: 0 };
             match c.limits().sealed {
                 true => self.control_push_of(ci, body, 0),
                 false => self.control_push(peer, tag, body),

@@ -367,7 +367,7 @@ impl<O: Observer> Engine<O> {
                 reads_served: c.win().map_or(0, |a| a.jobs.len() as u32),
                 checked: c.limits().checked,
                 sealed: c.limits().sealed,
-                rx_budget: c.reports.rx_budget(),
+                rx_budget: c.reports().rx_budget(),
             }
         };
         self.contexts.iter().map(stats).collect()

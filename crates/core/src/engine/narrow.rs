@@ -48,9 +48,9 @@ impl<O: Observer> Engine<O> {
             lens[0] = len_of(size);
         }
         let c = self.contexts.get_mut(ci);
-        let round = c.handshake.round();
-        if let Some(answered) = c.handshake.narrow().answered() {
-            c.handshake.narrow_change(|n| n.round_begin(round));
+        let round = c.handshake().round();
+        if let Some(answered) = c.handshake().narrow().answered() {
+            c.handshake_mut().narrow_change(|n| n.round_begin(round));
             debug_assert!(answered < self.shared.cfg.mtu, "less than full");
             lens.push(len_of(answered));
         } else if let Some(n) = round.checked_sub(FULL_TRIES)
@@ -73,7 +73,7 @@ impl<O: Observer> Engine<O> {
     /// Notes the packet size that the peer's Open proves; `None`: the full size.
     pub(crate) fn narrow_heard(&mut self, ci: Ctx, size: Option<u16>) {
         let c = self.contexts.get_mut(ci);
-        c.handshake.narrow_change(|n| n.heard(size.unwrap_or(u16::MAX)));
+        c.handshake_mut().narrow_change(|n| n.heard(size.unwrap_or(u16::MAX)));
     }
 
     /// Notes the answer to our Open of size `size`; `None`: the full one. Returns whether the
@@ -82,24 +82,24 @@ impl<O: Observer> Engine<O> {
         let known = self.open_size(ci);
         let c = self.contexts.get_mut(ci);
         let Some(size) = size.filter(|&s| s < known && self.shared.cfg.mtu_search) else {
-            c.handshake.narrow_change(core::mem::take);
+            c.handshake_mut().narrow_change(core::mem::take);
             return true;
         };
-        if c.handshake.narrow().answered().is_none() {
+        if c.handshake().narrow().answered().is_none() {
             // The peer may just have started, so a full Open is sent again at once.
-            c.handshake.narrow_begin(size);
+            c.handshake_mut().narrow_begin(size);
             self.open_send(now, ci);
             self.shared.out.rearm_push(ci);
             return false;
         }
-        let round = c.handshake.round();
-        c.handshake.narrow_change(|n| n.round_answered(round, size)) >= rounds()
+        let round = c.handshake().round();
+        c.handshake_mut().narrow_change(|n| n.round_answered(round, size)) >= rounds()
     }
 
     /// Limits packets to the peer's address to the size that the completed handshake has proven.
     pub(crate) fn narrow_take(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get_mut(ci);
-        let n = c.handshake.narrow_change(core::mem::take);
+        let n = c.handshake_mut().narrow_change(core::mem::take);
         let (pi, ip) = (c.way(), c.endpoint().ip);
         let size = n.proved(from == ContextState::Opening, rounds());
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {

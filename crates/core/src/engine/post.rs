@@ -87,7 +87,7 @@ impl<O: Observer> Engine<O> {
         }
         let ci = self.context_for(now, Endpoint { ip: ah.ip, port })?;
         debug_assert!(self.contexts.get(ci).is_active(), "a request joins window state");
-        let tag = self.contexts.get(ci).handshake.local_tag();
+        let tag = self.contexts.get(ci).handshake().local_tag();
         self.objects.ahs.note_context(id, LastUsed { ci, tag });
         Some(ci)
     }
@@ -96,7 +96,7 @@ impl<O: Observer> Engine<O> {
     #[inline(always)]
     fn context_last(&self, last: LastUsed, port: u16) -> Option<&Context> {
         let c = self.contexts.find(last.ci)?;
-        (c.handshake.local_tag() == last.tag && c.endpoint().port == port).then_some(c)
+        (c.handshake().local_tag() == last.tag && c.endpoint().port == port).then_some(c)
     }
 
     /// Checks whether the queue pair accepts the request. Returns the attributes for it.

@@ -25,7 +25,7 @@ impl<O: Observer> Engine<O> {
                 continue;
             }
             let Some(ci) = self.shared.out.answer_pop() else { return };
-            let answer = self.contexts.find_mut(ci).and_then(|c| c.handshake.answer_take());
+            let answer = self.contexts.find_mut(ci).and_then(|c| c.handshake_mut().answer_take());
             let Some(AnswerOut { echo_tag, cookie, padded_len }) = answer else { continue };
             debug_assert!(echo_tag != PeerTag::NONE, "an answer says whom it answers");
             let params = OpenParams { echo_tag: echo_tag.0, cookie, ..self.open_params(ci) };

@@ -15,7 +15,7 @@ impl<O: Observer> Lane<'_, O> {
         let rx_budget = self.rx_budget_share();
         let above = self.signalling() && self.shared.rx.host.is_above();
         let b = &mut self.shared.rx.scratch;
-        self.peer.reports.tell(b);
+        self.peer.reports().tell(b);
         b.rx_budget = rx_budget;
         b.rxq_drops = self.shared.rx.rxq_drops;
         b.rxq_depth = self.shared.rx.host.depth_packets();

@@ -71,7 +71,7 @@ impl<O: Observer> Shared<O> {
     /// Withdraws a close, because the peer still uses the context: it stays open and gets a turn to
     /// send.
     pub fn close_withdraw(&mut self, now: Time, ci: Ctx, peer: &mut Peer, has_window: bool) {
-        if let Some(from) = peer.handshake.close_withdraw() {
+        if let Some(from) = peer.handshake_mut().close_withdraw() {
             debug_assert_eq!(peer.state(), ContextState::Open, "it stays open");
             let (endpoint, to) = (peer.endpoint(), peer.state().name());
             let event = Event::Context { ctx: ci, peer: endpoint, from: from.name(), to };

@@ -5,8 +5,7 @@
 //! edges.
 //!
 //! Each part of the state is private to its module, and others use it through its methods. The
-//! public fields of [`Peer`] and [`Window`] are such parts, so that two of them can be borrowed at
-//! once.
+//! public fields of [`Window`] are such parts, so that two of them can be borrowed at once.
 
 pub(crate) mod ack;
 pub(crate) mod doubt;
@@ -107,8 +106,8 @@ pub(crate) struct Peer {
     /// The peer, or recently another context of its network, has sent a region key that was never
     /// given out.
     key_guessed: bool,
-    pub handshake: Handshake,
-    pub reports: Reports,
+    handshake: Handshake,
+    reports: Reports,
 }
 
 /// The context of one remote engine: the state always kept, and the window state while leased.
@@ -234,6 +233,24 @@ impl Peer {
     #[inline(always)]
     pub fn limits(&self) -> &Negotiated {
         &self.limits
+    }
+    /// The state machine of the context: tags, and what is sent until both ends hold them.
+    #[inline(always)]
+    pub fn handshake(&self) -> &Handshake {
+        &self.handshake
+    }
+    #[inline(always)]
+    pub fn handshake_mut(&mut self) -> &mut Handshake {
+        &mut self.handshake
+    }
+    /// What the two ends tell each other about themselves, beside what is acknowledged.
+    #[inline(always)]
+    pub fn reports(&self) -> &Reports {
+        &self.reports
+    }
+    #[inline(always)]
+    pub fn reports_mut(&mut self) -> &mut Reports {
+        &mut self.reports
     }
     /// Whether the peer opened the context.
     pub fn is_inbound(&self) -> bool {

@@ -35,7 +35,7 @@ impl<O: Observer> Lane<'_, O> {
         let una = Psn(h.una());
         self.peer.heard_within(self.now);
         if meta.ce {
-            self.peer.reports.ce_note();
+            self.peer.reports_mut().ce_note();
             self.shared.counters.ce_pkts += 1;
         }
         if self.peer.rx_una_advance(una) {

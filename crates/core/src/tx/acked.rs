@@ -245,7 +245,7 @@ impl<O: Observer> Lane<'_, O> {
     /// its host.
     fn ack_peer_state(&mut self, ack: &AckBlock) {
         let credits = self.granting();
-        let News { drops, credit_units } = self.peer.reports.read(ack, credits);
+        let News { drops, credit_units } = self.peer.reports_mut().read(ack, credits);
         if self.signalling() {
             self.way.paths.on_host_signal(self.now, self.ci, ack.above);
         }

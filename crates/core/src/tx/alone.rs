@@ -24,7 +24,7 @@ pub(crate) struct Alone {
 impl<O: Observer> Lane<'_, O> {
     /// Sends an acknowledgment as a packet of its own, if one is due.
     pub(crate) fn emit_ack(&mut self, out: &mut Out<'_, impl TxSink>) {
-        if !self.peer.handshake.knows_peer() || self.win.ack.due() > self.now {
+        if !self.peer.handshake().knows_peer() || self.win.ack.due() > self.now {
             return;
         }
         let (repeat, alone) = (self.win.ack.is_repeat(), self.win.ack.is_alone());
@@ -47,7 +47,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Sends a probe.
     pub(crate) fn emit_probe(&mut self, probe: &ProbeOut, out: &mut Out<'_, impl TxSink>) {
-        if !self.peer.handshake.knows_peer() {
+        if !self.peer.handshake().knows_peer() {
             return;
         }
         let ProbeOut { path, size, asks, .. } = *probe;

@@ -64,9 +64,9 @@ impl<O: Observer> Lane<'_, O> {
         if self.peer.state() != ContextState::Open {
             return Turn::Idle;
         }
-        debug_assert!(self.peer.handshake.knows_peer(), "who is open knows its peer");
+        debug_assert!(self.peer.handshake().knows_peer(), "who is open knows its peer");
         self.win.credit_set(Time::NEVER);
-        let budget = u64::from(self.peer.reports.rx_budget());
+        let budget = u64::from(self.peer.reports().rx_budget());
         let mtu = u64::from(self.mtu_of());
         if self.win.loss.is_stalled() || !self.win.has_to_send() {
             return Turn::Idle;
