@@ -200,6 +200,11 @@ impl SealLayer {
         let entry = entry.ok_or(Refusal::Tag)?;
         let own_start = entry.own_start;
         let initiator = entry.initiator.as_mut().ok_or(Refusal::Settled)?;
+        // A late answer for a tag that the engine has replaced: its keys would take the place of
+        // those of the present tag, for which the peer may have the same tag.
+        if self.opening.get(&from) != Some(&tag) {
+            return Err(Refusal::Settled);
+        }
         let key_id = initiator.key_id();
         let (keys, params) = initiator.finish(datagram)?;
         let session = keys.session(own_start, tx_num_start(&params))?;

@@ -288,6 +288,10 @@ impl SealLayer {
         let params = params_of(bytes);
         let (peer_tag, key_id) = (proposal.tag(), proposal.key_id());
         let peer_start = super::inbound::tx_num_start(proposal.params());
+        // The engine has one tag for a peer: what it has begun with another one is over.
+        if self.opening.get(&dst).is_some_and(|&tag| tag != p.tag) {
+            self.opening.remove(&dst);
+        }
         let ephemeral = self.ephemeral()?;
         let offer = Offer { suites: self.cfg.suites, params: &params };
         let mut half: HalfOpen = match proposal.answer(&offer, ephemeral) {
