@@ -43,7 +43,7 @@ bugs! {
     KeyOfOneDirection,
     /// The path in the header is not authenticated.
     PathUnbound,
-    /// With the policy `require`, a packet without keys leaves as it is.
+    /// The policy `require` is taken for `prefer`.
     RequireIgnored,
     /// The keyed hash of a SealedOpen is not checked.
     OpenMacUnchecked,
@@ -51,14 +51,12 @@ bugs! {
     GoneMacUnchecked,
     /// The key of the epoch before is erased when the next begins.
     EpochBeforeErased,
-    /// The key is not changed with the epoch.
-    EpochKeyKept,
-    /// Answers that cross: each side keeps the keys of its own handshake.
-    CrossedAnswersKept,
-    /// A copy of a sealed Open from another address speaks for that address.
-    AddressUnbound,
+    /// Contexts whose pre-shared key was removed go on.
+    RetiredKept,
     /// Keys of ended contexts are kept.
     KeysKept,
+    /// A copy of a sealed Open from another address speaks for that address.
+    AddressUnbound,
 }
 
 /// Turns bug `n` on; any number that none of these bugs has turns all off.

@@ -7,7 +7,7 @@ use crate::ledger::Oracle;
 use rustc_hash::{FxHashMap, FxHashSet};
 use srd_core::Endpoint;
 use srd_core::wire::{Flags, HEADER_BYTES, PacketType};
-use srd_seal::{CONTEXT_GONE, SEALED_OPEN, SlotId};
+use srd_seal::{CONTEXT_GONE, SEALED_OPEN, SEALED_OPEN_ACK, SlotId};
 use std::net::IpAddr;
 
 /// Datagrams that an attacker remembers.
@@ -61,12 +61,18 @@ pub(super) struct Network {
     numbers: FxHashSet<(usize, u32, SlotId, u32)>,
     /// Sender, receiver and tag of sealed contexts.
     contexts: FxHashSet<(usize, Endpoint, u32)>,
+    /// Sender, its life and its keys, and when they sealed the first packet that carries data.
+    keys: FxHashMap<(usize, u32, SlotId), u64>,
+    /// Answers to handshakes so far, by sender and receiver.
+    answers: FxHashMap<(usize, Endpoint), u32>,
     /// What an attacker may use again: the newest, and some of all lives.
     pub past: Vec<Gram>,
     /// Tags seen in packets from one member to another's endpoint.
     pub tags: FxHashMap<(usize, Endpoint), u32>,
     /// The last question: who asked whom, and its packet.
     pub asked: Option<Gram>,
+    /// The last packet within a context that opens or ends one.
+    pub opener: Option<Gram>,
     /// Datagrams, and those that were sealed within a context.
     pub sent: u64,
     pub sealed: u64,
@@ -85,6 +91,7 @@ impl Network {
         (from, life): (usize, u32),
         to: Option<usize>,
         left: &Left,
+        now: u64,
     ) {
         self.sent += 1;
         self.secrecy_check(plan, from, to, left);
@@ -97,10 +104,16 @@ impl Network {
         self.sealed += 1;
         self.contexts.insert((from, *dst, tag));
         let number = u32::from_be_bytes(*bytes[8..].first_chunk().expect("a header"));
-        if let Some(slot) = left.slot
-            && !self.numbers.insert((from, life, slot, number))
-        {
-            self.fail(Oracle::Nonce, || format!("member {from}: a number twice: {bytes:02x?}"));
+        if let Some(slot) = left.slot {
+            if !self.numbers.insert((from, life, slot, number)) {
+                self.fail(Oracle::Nonce, || format!("member {from}: a number twice: {bytes:02x?}"));
+            }
+            let first = *self.keys.entry((from, life, slot)).or_insert(now);
+            // A context with itself comes from no pre-shared key.
+            if to != Some(from) && plan.is_retired(first, now) {
+                let what = "uses keys that come from a pre-shared one which was removed";
+                self.fail(Oracle::Authentic, || format!("member {from}, to {dst:?}, {what}"));
+            }
         }
         // The stream of the cipher depends on key and nonce alone: twice the same stream is twice
         // the same nonce under one key.
@@ -135,10 +148,28 @@ impl Network {
         }
     }
 
+    /// Whether the network loses this answer to a handshake: the first ones of a pair.
+    pub fn loses_answer(
+        &mut self,
+        plan: &Plan,
+        from: usize,
+        to: Option<usize>,
+        gram: &Gram,
+    ) -> bool {
+        let answer = is_greeting(&gram.bytes) && kind_of(&gram.bytes) == SEALED_OPEN_ACK;
+        let Some(to) = to.filter(|_| answer) else { return false };
+        let so_far = self.answers.entry((from, gram.dst)).or_default();
+        *so_far += 1;
+        *so_far <= plan.answers_lost[usize::from(from > to)]
+    }
+
     /// An attacker remembers a datagram. `at` chooses which one is forgotten for it.
     pub fn remember(&mut self, gram: &Gram, at: usize) {
         if kind_of(&gram.bytes) == srd_seal::CONTEXT_QUERY {
             self.asked = Some(gram.clone());
+        }
+        if is_sealed(&gram.bytes) && OPENING.contains(&kind_of(&gram.bytes)) {
+            self.opener = Some(gram.clone());
         }
         if self.past.len() < MEMORY_MAX {
             self.past.push(gram.clone());

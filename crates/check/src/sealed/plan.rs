@@ -89,6 +89,10 @@ pub struct Plan {
     pub restarts: Vec<(u64, usize)>,
     /// Loss, in thousandths.
     pub loss: u64,
+    /// Of each pair, so many answers to handshakes are lost, the first ones: those of the member
+    /// with the lower number, and those of the other. The first begins its own work a little after
+    /// the other then, often while it is half open.
+    pub answers_lost: [u32; 2],
     /// Duplication, in thousandths.
     pub doubles: u64,
     /// Least time that a packet travels, in ns.
@@ -136,6 +140,7 @@ fn plan(d: &mut Draw) -> Plan {
         rotation: None,
         restarts: Vec::new(),
         loss: d.pick(&[0, 0, 10, 40]),
+        answers_lost: [0, 0],
         doubles: d.pick(&[0, 20]),
         delay_ns: 10_000,
         jitter_ns: d.pick(&[0, 2_000, 10_000]),
@@ -151,7 +156,7 @@ fn plan(d: &mut Draw) -> Plan {
         0 | 1 => {
             let (never, prefer) = (Policy::Never, Policy::Prefer);
             let mixed = [(Policy::Require, never), (prefer, never), (prefer, prefer)];
-            let (first, others) = d.pick(&[mixed[0], mixed[0], mixed[1], mixed[2]]);
+            let (first, others) = d.pick(&[mixed[0], mixed[1], mixed[2], mixed[2]]);
             plan.policies = vec![others; members];
             plan.policies[0] = first;
         }
@@ -169,7 +174,27 @@ fn plan(d: &mut Draw) -> Plan {
         }
         _ => {}
     }
+    answers_lose(d, &mut plan);
     plan
+}
+
+/// Loses answers to handshakes in some worlds, more often where nobody requires a seal: there,
+/// strangers can make contexts that the peer does not know, and handshakes begin anew.
+fn answers_lose(d: &mut Draw, plan: &mut Plan) {
+    let lax = !plan.policies.contains(&Policy::Require);
+    // The steps of a change of keys are closer than the time after which a peer is given up: a
+    // handshake that begins with the old key could end after its removal.
+    if plan.rotation.is_some() || !d.percent(if lax { 80 } else { 30 }) {
+        return;
+    }
+    plan.answers_lost = [d.range(1, 3) as u32, d.below(3) as u32];
+    if lax && !plan.threats.contains(&Threat::Flood) {
+        plan.threats.push(Threat::Flood);
+    } else if !lax {
+        // Nothing else is lost: a peer is given up after some seven Opens.
+        plan.loss = 0;
+        plan.threats.retain(|&t| t != Threat::Tamper);
+    }
 }
 
 /// Configuration of all engines, small in every way that shortens runs.
@@ -247,6 +272,14 @@ impl Plan {
         let seals = |id: usize| self.policies[id] != Policy::Never;
         let both = self.threats.is_empty() && seals(from) && to.is_some_and(seals);
         self.policies[from] == Policy::Require || both
+    }
+
+    /// Whether keys that were used first at `first` must have ended by `now`: they come from a
+    /// pre-shared key that was removed. The new one is used from the second step of the change on.
+    pub(super) fn is_retired(&self, first: u64, now: u64) -> bool {
+        let made = self.rotation.map(|steps| steps[1]);
+        let ended = self.rounds_ns().next().unwrap_or(u64::MAX);
+        made.is_some_and(|at| first < at) && now >= ended
     }
 
     /// When the attacks end.

@@ -54,16 +54,17 @@ fn tag_of(bytes: &[u8]) -> u32 {
     bytes.get(4..8).map_or(0, |b| u32::from_be_bytes(*b.first_chunk().expect("four bytes")))
 }
 
-/// Contexts that an attacker may change: those that are not there yet.
+/// Contexts that are not there yet, which a copy of a handshake may begin.
 fn is_new(c: &ContextStats) -> bool {
     matches!(c.state, "HalfOpen" | "Opening")
 }
 
 impl Stage<'_> {
-    fn held(&self, id: usize, tag: u32) -> Held {
+    /// `all`: those contexts too that are not there yet.
+    fn held(&self, id: usize, tag: u32, all: bool) -> Held {
         let m = &self.members[id];
         let mut contexts: Vec<ContextStats> =
-            m.engine.context_stats().into_iter().filter(|c| !is_new(c)).collect();
+            m.engine.context_stats().into_iter().filter(|c| all || !is_new(c)).collect();
         // A question after a context takes memory while it is open.
         contexts.iter_mut().for_each(|c| c.held_bytes = 0);
         let newest = m.layer.as_ref().and_then(|l| l.newest(tag));
@@ -81,7 +82,9 @@ impl Stage<'_> {
         let true_copy = copy && is_sealed(&gram.bytes);
         let looked_at = strict && (gram.honest.is_none() || true_copy);
         let tag = tag_of(&gram.bytes);
-        let before = looked_at.then(|| self.held(id, tag));
+        // A copy of a handshake begins one; what the attacker has made does not even that.
+        let all = gram.honest.is_none();
+        let before = looked_at.then(|| self.held(id, tag, all));
         let newest = self.newest_of(id, tag);
         let taken = self.hand_over(id, &gram);
         self.met_note(id);
@@ -89,7 +92,7 @@ impl Stage<'_> {
             self.taken.insert(key);
         }
         if let Some(mut before) = before {
-            let mut after = self.held(id, tag);
+            let mut after = self.held(id, tag, all);
             before.wake(&after);
             // A copy from elsewhere is authentic for the layer, and for the engine from nobody.
             if gram.honest.is_none() && gram.id != 0 {

@@ -10,6 +10,10 @@ fn a_share_of_the_seeds_is_sealed_and_each_kind_of_world_comes() {
     assert!(count(&|p| !p.restarts.is_empty()) > 20);
     assert!(count(&|p| p.liar) > 10 && count(&|p| p.odd != Odd::None) > 10);
     assert!(count(&|p| p.policies.contains(&Policy::Never)) > 10);
+    for answers in [[1, 0], [3, 0], [3, 2]] {
+        assert!(count(&|p| p.answers_lost == answers) > 3, "{answers:?}");
+    }
+    assert!(plans.iter().all(|p| p.rotation.is_none() || p.answers_lost == [0, 0]));
     for threat in Threat::ALL {
         assert!(count(&|p| p.threats.contains(&threat)) > 50, "{threat:?}");
     }
@@ -41,7 +45,7 @@ fn a_nonce_that_comes_twice_and_payload_that_shows_are_seen() {
     };
     let wrong = |all: &[Left]| {
         let mut network = Network::default();
-        all.iter().for_each(|l| network.leave(&plan, (0, 0), Some(1), l));
+        all.iter().for_each(|l| network.leave(&plan, (0, 0), Some(1), l, 1_000));
         network.wrong.map(|w| w.0)
     };
     assert_eq!(wrong(&[left(1, &sealed)]), None);

@@ -87,13 +87,19 @@ impl<'a> Stage<'a> {
         let mut draw = Draw::new(seed, stream::SEALED, 1);
         let members = (0..plan.members).map(|id| Member::new(plan, seed, id, 0, now)).collect();
         let pairs = (0..plan.members).flat_map(|a| (0..plan.members).map(move |b| (a, b)));
-        let late = |d: &mut Draw| if d.percent(70) { 0 } else { d.below(plan.load_ns / 2) };
+        let late = |d: &mut Draw, from: usize, to: usize| match plan.answers_lost[0] {
+            // Its third Open, which begins a handshake of its own, meets the fourth of the other.
+            1.. if from < to && d.percent(50) => 380_000 + d.below(40_000),
+            1.. if from < to => d.below(1_000_000),
+            _ if d.percent(70) => 0,
+            _ => d.below(plan.load_ns / 2),
+        };
         let flows = pairs
             .filter(|(a, b)| a != b || draw.percent(10))
             .collect::<Vec<_>>()
             .into_iter()
             .map(|(from, to)| {
-                let from_ns = now + late(&mut draw);
+                let from_ns = now + late(&mut draw, from, to);
                 Flow { from, to, left: plan.requests, open: 0, from_ns }
             })
             .collect();
@@ -312,7 +318,7 @@ impl<'a> Stage<'a> {
     /// A datagram goes onto the network, past the attacker.
     fn leave(&mut self, id: usize, left: super::member::Left) {
         let to = self.member_at(left.dst);
-        self.network.leave(self.plan, (id, self.members[id].life), to, &left);
+        self.network.leave(self.plan, (id, self.members[id].life), to, &left, self.now);
         if let Some((oracle, what)) = self.network.wrong.take() {
             self.fail(oracle, what);
         }
@@ -326,7 +332,8 @@ impl<'a> Stage<'a> {
         if !calm && self.draw.below(1000) < self.plan.doubles {
             self.travel(gram.clone());
         }
-        if !calm && self.draw.below(1000) < self.plan.loss {
+        let lost = self.network.loses_answer(self.plan, id, to, &gram);
+        if lost || !calm && self.draw.below(1000) < self.plan.loss {
             return;
         }
         let occasion = !calm && self.draw.below(self.plan.attack_each) == 0;

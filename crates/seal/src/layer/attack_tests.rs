@@ -83,7 +83,17 @@ fn params(tag: u32, tx_num_start: u64) -> OpenParams {
 }
 
 fn open_of_a(number: u64) -> Packet<'static> {
-    packet(PacketType::Open, 0, number, Body::Open(params(TAG_A, 0)))
+    open_of(TAG_A, number)
+}
+
+fn open_of(tag: u32, number: u64) -> Packet<'static> {
+    packet(PacketType::Open, 0, number, Body::Open(params(tag, number)))
+}
+
+/// The answer of an engine with the tag `own` to the Open of `tag`.
+fn ack_of(own: u32, start: u64, tag: u32) -> Packet<'static> {
+    let body = Body::OpenAck(OpenParams { echo_tag: tag, ..params(own, start) });
+    packet(PacketType::OpenAck, tag, start + 1, body)
 }
 
 fn reset(dst_tag: u32, number: u64, echo_tag: u32, code: CloseCode) -> Packet<'static> {
@@ -247,4 +257,67 @@ fn answers_that_cross_leave_both_sides_the_same_keys() {
         assert_eq!(opened, [true; 2], "seed {seed}, {b_wins}: {at_a:?}, {at_b:?}");
     }
     assert!(wins.iter().all(|&n| n > 3), "either side wins now and then: {wins:?}");
+}
+
+/// Whether what each of two layers seals opens at the other.
+fn understand(a: (&mut SealLayer, u64), b: (&mut SealLayer, u64), tags: (u32, u32)) -> bool {
+    let ring = ring(KEY);
+    let mut to_b = sealed_close(a.0, 2, tags.1, a.1 + 2).expect("it has keys");
+    let at_b = b.0.receive(&ring, ip(1), &mut to_b);
+    let mut to_a = sealed_close(b.0, 1, tags.0, b.1 + 2).expect("it has keys");
+    let at_a = a.0.receive(&ring, ip(2), &mut to_a);
+    [at_a, at_b].iter().all(|i| matches!(i, Incoming::Opened(_)))
+}
+
+/// A's engine opens anew with another tag while the answer to its first handshake is under way. B
+/// has one tag for both, and the late answer must not give that tag to the keys of the first.
+#[test]
+fn a_late_answer_for_a_tag_that_was_replaced_changes_no_keys() {
+    const NEW: u32 = TAG_A + 7;
+    let (ring, mut a, mut b) = (ring(KEY), layer(1, Policy::Require), layer(2, Policy::Require));
+    let mut first = a.handshake_out(&ring, end(2), &open_of(TAG_A, 0), 0).datagrams;
+    assert_eq!(b.receive(&ring, ip(1), &mut first[0]), Incoming::Made);
+    let ack = ack_of(TAG_B, START_B, TAG_A);
+    let mut late = b.handshake_out(&ring, end(1), &ack, 0).datagrams;
+    let mut second = a.handshake_out(&ring, end(2), &open_of(NEW, 0), 0).datagrams;
+    assert_eq!(b.receive(&ring, ip(1), &mut second[0]), Incoming::Made);
+    let ack = ack_of(TAG_B, START_B, NEW);
+    let mut acks = b.handshake_out(&ring, end(1), &ack, 0).datagrams;
+    assert_eq!(a.receive(&ring, ip(2), &mut acks[0]), Incoming::Made);
+    assert_eq!(a.receive(&ring, ip(2), &mut late[0]), Incoming::Dropped);
+    a.tick(&ring, |tag| tag == NEW);
+    assert!(understand((&mut a, 0), (&mut b, START_B), (NEW, TAG_B)));
+}
+
+/// The same, but A has its new tag because it answers a handshake that B has begun.
+#[test]
+fn a_late_answer_changes_no_keys_of_an_answered_handshake() {
+    const NEW: u32 = TAG_A + 7;
+    let (ring, mut answered) = (ring(KEY), 0);
+    for seed in 1..=24 {
+        let mut a = layer_of(1, Policy::Require, seed);
+        let mut b = layer_of(2, Policy::Require, seed.wrapping_mul(91).wrapping_add(50));
+        let mut first = a.handshake_out(&ring, end(2), &open_of(TAG_A, 0), 0).datagrams;
+        assert_eq!(b.receive(&ring, ip(1), &mut first[0]), Incoming::Made);
+        let ack = ack_of(TAG_B, START_B, TAG_A);
+        let mut late = b.handshake_out(&ring, end(1), &ack, 0).datagrams;
+        // Opens within the context, which A cannot read, until B begins a handshake of its own.
+        let body = Body::Open(params(TAG_B, START_B));
+        let mut opens = (2..9).map(|n| {
+            let open = packet(PacketType::Open, 0, START_B + n, body);
+            b.handshake_out(&ring, end(1), &open, 0).datagrams
+        });
+        let mut of_b = opens.find(|datagrams| datagrams.len() == 2).expect("it does");
+        if a.receive(&ring, ip(2), &mut of_b[1]) != Incoming::Made {
+            continue;
+        }
+        answered += 1;
+        let ack = ack_of(NEW, 0, TAG_B);
+        let mut ack_of_a = a.handshake_out(&ring, end(2), &ack, 0).datagrams;
+        assert_eq!(a.receive(&ring, ip(2), &mut late[0]), Incoming::Dropped);
+        assert_eq!(b.receive(&ring, ip(1), &mut ack_of_a[0]), Incoming::Made);
+        a.tick(&ring, |tag| tag == NEW);
+        assert!(understand((&mut a, 0), (&mut b, START_B + 9), (NEW, TAG_B)), "seed {seed}");
+    }
+    assert!(answered > 3, "handshakes of B win now and then: {answered}");
 }

@@ -1,6 +1,6 @@
 //! From the network to the engine.
 
-use super::{Asked, Incoming, Policy, SealLayer, WAITING_MAX, Waiting, header_of, u32_of};
+use super::{Asked, Incoming, SealLayer, WAITING_MAX, Waiting, header_of, u32_of};
 use crate::handshake::{
     Crossing, End, Greeting, PARAMS_BYTES, SEALED_CHALLENGE, SEALED_OPEN, SEALED_OPEN_ACK,
     SEALED_OPEN_ACK_BYTES, SEALED_OPEN_BYTES, crossing, sealed_open_tag,
@@ -128,7 +128,7 @@ impl SealLayer {
         let kind = datagram[0] & TYPE_BITS;
         let tag = u32_of(datagram, DST_TAG_AT);
         if kind == PacketType::Open as u8 {
-            if self.cfg.policy != Policy::Require {
+            if !self.requires() {
                 return Incoming::Plain;
             }
             self.counters.unsealed += 1;
@@ -143,14 +143,14 @@ impl SealLayer {
             };
         }
         let from = self.end_of(src, datagram[SLOT_AT]);
+        let prefers = !self.requires();
         let Some(entry) = self.entries.get_mut(&tag) else { return Incoming::Plain };
         if kind == PacketType::Reset as u8 {
             // The word of anybody at that address; who prefers a seal does without one then.
             let at =
                 HEADER_BYTES + if datagram[1] & Flags::CHECKED != 0 { CHECKSUM_BYTES } else { 0 };
             let unknown = datagram.get(at + 4) == Some(&(CloseCode::SealUnknown as u8));
-            let prefer = self.cfg.policy == Policy::Prefer;
-            if unknown && prefer && entry.peer == from && entry.slot.is_none() {
+            if unknown && prefers && entry.peer == from && entry.slot.is_none() {
                 (entry.plain, entry.initiator) = (true, None);
             }
             return Incoming::Plain;
@@ -205,6 +205,11 @@ impl SealLayer {
         let entry = entry.ok_or(Refusal::Tag)?;
         let own_start = entry.own_start;
         let initiator = entry.initiator.as_mut().ok_or(Refusal::Settled)?;
+        // A late answer for a tag that the engine has replaced: its keys would take the place of
+        // those of the present tag, for which the peer may have the same tag.
+        if self.opening.get(&from) != Some(&tag) {
+            return Err(Refusal::Settled);
+        }
         let key_id = initiator.key_id();
         let (keys, params) = initiator.finish(datagram)?;
         let session = keys.session(own_start, tx_num_start(&params))?;
@@ -214,7 +219,6 @@ impl SealLayer {
         // and the peer, which gets our answer to it, decides by the same shares.
         let share = *initiator.share();
         let crossed = entry.half.as_ref().filter(|half| half.tag() == peer_tag);
-        let crossed = crossed.filter(|_| !planted!(CrossedAnswersKept));
         if crossed.is_some_and(|half| crossing(&share, half.share()) == Crossing::Theirs) {
             let padded = if datagram.len() > SEALED_OPEN_ACK_BYTES { datagram.len() } else { 0 };
             self.made_open(datagram, PacketType::OpenAck, tag, &params, 0, padded);

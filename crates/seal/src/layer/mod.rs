@@ -283,6 +283,11 @@ impl SealLayer {
         self.cfg.policy
     }
 
+    /// Whether nothing may leave or be taken without a seal.
+    fn requires(&self) -> bool {
+        self.cfg.policy == Policy::Require && !planted!(RequireIgnored)
+    }
+
     /// What it has done so far.
     pub const fn counters(&self) -> &LayerCounters {
         &self.counters
@@ -345,7 +350,7 @@ impl SealLayer {
                     session.rest();
                 }
                 let gone = entry.key_id != 0 && ring.accepted(entry.key_id).is_none();
-                if gone || entry.retired {
+                if (gone || entry.retired) && !planted!(RetiredKept) {
                     retired.push(tag);
                 }
             }

@@ -1,6 +1,6 @@
 //! From the engine to the network.
 
-use super::{Entry, Outgoing, Policy, Route, SealLayer, header_of};
+use super::{Entry, Outgoing, Route, SealLayer, header_of};
 use crate::handshake::{
     End, HalfOpen, Initiator, Offer, PARAMS_BYTES, SEALED_CHALLENGE_BYTES, SEALED_OPEN_ACK_BYTES,
     SEALED_OPEN_BYTES,
@@ -67,7 +67,7 @@ impl SealLayer {
                 self.recent = Some((key.0, key.1, *slot));
                 Route::Sealed(*slot)
             }
-            None if self.cfg.policy == Policy::Prefer || planted!(RequireIgnored) => Route::Plain,
+            None if !self.requires() => Route::Plain,
             _ => {
                 self.counters.withheld += 1;
                 Route::Withheld
@@ -122,7 +122,7 @@ impl SealLayer {
                 out.plain = datagram.is_none();
                 out.datagrams.extend(datagram);
             }
-            _ => out.plain = self.cfg.policy == Policy::Prefer,
+            _ => out.plain = !self.requires(),
         }
         if out.datagrams.is_empty() && !out.plain {
             self.counters.withheld += 1;
@@ -260,7 +260,7 @@ impl SealLayer {
             let at =
                 self.waiting.iter().position(|w| w.from == dst && w.proposal.tag() == peer_tag);
             let Some(waiting) = at.and_then(|at| self.waiting.remove(at)) else {
-                out.plain = self.cfg.policy == Policy::Prefer;
+                out.plain = !self.requires();
                 if out.plain
                     && let Some(entry) = self.entries.get_mut(&p.tag)
                 {
@@ -288,6 +288,10 @@ impl SealLayer {
         let params = params_of(bytes);
         let (peer_tag, key_id) = (proposal.tag(), proposal.key_id());
         let peer_start = super::inbound::tx_num_start(proposal.params());
+        // The engine has one tag for a peer: what it has begun with another one is over.
+        if self.opening.get(&dst).is_some_and(|&tag| tag != p.tag) {
+            self.opening.remove(&dst);
+        }
         let ephemeral = self.ephemeral()?;
         let offer = Offer { suites: self.cfg.suites, params: &params };
         let mut half: HalfOpen = match proposal.answer(&offer, ephemeral) {
@@ -334,7 +338,7 @@ impl SealLayer {
             let datagram = query.write(key, &self.ends_to(dst), &self.cfg.limits, &header);
             out.datagrams.push(datagram.to_vec());
         } else {
-            out.plain = self.cfg.policy == Policy::Prefer;
+            out.plain = !self.requires();
         }
     }
 
