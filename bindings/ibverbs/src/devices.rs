@@ -84,6 +84,11 @@ impl Entry {
         (&raw const entry.base).cast_mut()
     }
 
+    /// The name of the device.
+    fn name(&self) -> String {
+        self.base.name.iter().take_while(|&&c| c != 0).map(|&c| char::from(c as u8)).collect()
+    }
+
     /// The node GUID: derived from the address and marked as locally administered.
     pub(crate) fn guid(&self) -> u64 {
         const LOCAL: u64 = 0x0200_0000_0000_0000;
@@ -101,7 +106,9 @@ impl Entry {
             *count += 1;
             return Ok(Arc::clone(opened));
         }
-        let device = Device::open(settings().device_config(self.ip)).map_err(|e| {
+        let mut config = settings().device_config(self.ip);
+        config.name = Some(self.name());
+        let device = Device::open(config).map_err(|e| {
             warn(&format!("cannot open the device at {}: {e}", self.ip));
             e.errno()
         })?;

@@ -16,6 +16,7 @@ mod host;
 mod key;
 mod lab;
 mod manual;
+mod observe;
 mod output;
 mod paths;
 mod perf;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Cp(args) => cp::run(&args, &stop),
         Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
+        Command::Stat(args) => observe::stat::run(&args),
         Command::Top(args) => top::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),
         Command::Run(args) => dropin::run::run(&args, &stop),

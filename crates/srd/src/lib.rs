@@ -92,6 +92,7 @@ mod regions;
 mod rest;
 mod sealing;
 mod share;
+mod status;
 mod sync;
 mod thread;
 mod turn;

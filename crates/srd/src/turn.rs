@@ -53,6 +53,7 @@ impl Nic {
         let busy = posted + look.received + sent > 0 || due <= now || cut;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
+        self.status_turn(now, busy, shared.events.dropped());
         Turn { done, more: look.more || tx_more }
     }
 
@@ -240,6 +241,7 @@ impl Nic {
                 break;
             }
         }
+        self.status_end(Self::now(), shared.events.dropped());
     }
 
     /// Takes turns and sleeps between them until `done` holds or the time is up.

@@ -5,6 +5,7 @@ mod copy;
 mod hostile;
 mod perf;
 mod sealed;
+mod stat;
 mod top;
 mod trouble;
 mod usage;
