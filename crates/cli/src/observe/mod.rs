@@ -1,6 +1,7 @@
 //! What running processes show: `srd stat`, `srd top` and `srd export` read the statuses that
 //! devices write ([`srd_share::status`]).
 
+pub mod rates;
 pub mod stat;
 
 use crate::failure::{Failure, Result};
