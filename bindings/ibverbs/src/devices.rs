@@ -47,7 +47,7 @@ impl Entry {
     }
 
     fn new(index: usize, ip: IpAddr, interface: String) -> Self {
-        let (name, uverbs) = (device_name(index), format!("uverbs{index}"));
+        let (name, uverbs) = (device_name(index), uverbs_name(index));
         let class = sysfs::root().join("class");
         let path = |kind: &str, of: &str| class.join(kind).join(of).display().to_string();
         let base = ibv_device {
@@ -149,9 +149,17 @@ impl Entry {
 pub(crate) fn entries() -> &'static [Entry] {
     static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
-        let found = found();
-        found.into_iter().enumerate().map(|(i, (ip, name))| Entry::new(i, ip, name)).collect()
+        let found = found().into_iter().enumerate();
+        let entries: Vec<_> = found.map(|(i, (ip, name))| Entry::new(i, ip, name)).collect();
+        let names = entries.iter().enumerate().map(|(i, e)| (e.name(), uverbs_name(i)));
+        sysfs::prune(&names.collect::<Vec<_>>());
+        entries
     })
+}
+
+/// The name of a device's file.
+fn uverbs_name(index: usize) -> String {
+    format!("uverbs{index}")
 }
 
 /// The name of a device: the setting's, else one by its number.
