@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
         Command::Stat(args) => observe::stat::run(&args),
+        Command::Export(args) => observe::export::run(&args, &stop),
         Command::Top(args) => top::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),
         Command::Run(args) => dropin::run::run(&args, &stop),

@@ -1,8 +1,12 @@
 //! What running processes show: `srd stat`, `srd top` and `srd export` read the statuses that
 //! devices write ([`srd_share::status`]).
 
+pub mod export;
+mod metrics;
 pub mod rates;
 pub mod stat;
+mod text;
+mod totals;
 
 use crate::failure::{Failure, Result};
 use srd_share::status::{StatusList, StatusRow, StatusScope, status_list};

@@ -2,6 +2,7 @@
 
 mod common;
 mod copy;
+mod export;
 mod hostile;
 mod perf;
 mod sealed;
