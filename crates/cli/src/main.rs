@@ -33,6 +33,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(text) = srd::log_from_env() {
+        return exit_code_of(Err(Failure::usage(text)));
+    }
     if let Command::Net(args) = &cli.command {
         // Before any thread starts: only single-threaded processes can create user namespaces.
         return net(args);

@@ -6,7 +6,7 @@ use crate::{
     caps,
     config::SecretsSink,
     entropy::randomness_from_os,
-    gid_from_ip, interface,
+    gid_from_ip, interface, logging,
     nic::{Nic, NicCounters, TX_BATCH, Tables},
     queue::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
@@ -128,6 +128,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         status: None,
     };
     net.warnings.extend(shown_open(&mut nic, shows.as_ref(), policy));
+    logging::opened(&nic, policy, &net.warnings);
     Ok(Opened { nic, attr, port, warnings: net.warnings })
 }
 

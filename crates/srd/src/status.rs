@@ -3,7 +3,9 @@
 //! The status is written at the end of a turn, at most every [`EVERY`], and only if something was
 //! done since: no packet costs anything, and a device at rest stays at rest.
 
-use crate::{DeviceConfig, config::Bind, counters::DeviceCounters, interface, nic::Nic};
+use crate::{
+    DeviceConfig, config::Bind, counters::DeviceCounters, interface, logging::Growth, nic::Nic,
+};
 use rustc_hash::FxHashMap;
 use srd_core::{ContextStats, HostNote, Span, Time};
 use srd_datapath::clock;
@@ -41,6 +43,7 @@ pub(crate) struct Shown {
     /// Whether something was done since the last one.
     changed: bool,
     known: FxHashMap<IpAddr, Known>,
+    growth: Growth,
 }
 
 impl Shown {
@@ -68,8 +71,8 @@ impl Shown {
             opened_ns: origin_ns + Nic::now().0,
             ..Status::default()
         };
-        let known = FxHashMap::default();
-        Ok(Self { file, status, origin_ns, due: Time(0), changed: true, known })
+        let (known, growth) = (FxHashMap::default(), Growth::default());
+        Ok(Self { file, status, origin_ns, due: Time(0), changed: true, known, growth })
     }
 
     /// Until when the device may sleep; [`Time::NEVER`] if there is nothing new to show.
@@ -84,7 +87,7 @@ impl Shown {
             sends.then_some((note.delivered, note.backlogged));
     }
 
-    fn write(&mut self, nic: &Nic, now: Time, events_dropped: u64) {
+    fn write(&mut self, nic: &Nic, now: Time, events_dropped: u64, last: bool) {
         let s = &mut self.status;
         s.written_ns = self.origin_ns + now.0;
         s.qps = nic.tables.qps.iter().flatten().count() as u32;
@@ -115,6 +118,7 @@ impl Shown {
             s.peers.push(peer);
         }
         self.file.write(s);
+        self.growth.note(now, s, last);
         self.changed = false;
         let took = Nic::now().since(now).0;
         self.due = now + EVERY.max(Span(took.saturating_mul(COST)));
@@ -172,15 +176,16 @@ impl Nic {
     #[cold]
     pub(crate) fn status_write(&mut self, now: Time, events_dropped: u64) {
         if let Some(mut shown) = self.status.take() {
-            shown.write(self, now, events_dropped);
+            shown.write(self, now, events_dropped, false);
             self.status = Some(shown);
         }
     }
 
     /// The device closes: it is not shown any more.
     pub(crate) fn status_end(&mut self, now: Time, events_dropped: u64) {
-        self.status_write(now, events_dropped);
-        self.status = None;
+        if let Some(mut shown) = self.status.take() {
+            shown.write(self, now, events_dropped, true);
+        }
     }
 }
 

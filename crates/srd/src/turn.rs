@@ -5,6 +5,7 @@ use crate::{
     arrivals::Look,
     device::Shared,
     events::AsyncEvent,
+    logging,
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
     sealing::{self, Unread},
@@ -242,6 +243,7 @@ impl Nic {
             }
         }
         self.status_end(Self::now(), shared.events.dropped());
+        logging::closed(self);
     }
 
     /// Takes turns and sleeps between them until `done` holds or the time is up.

@@ -4,6 +4,7 @@ mod common;
 mod copy;
 mod export;
 mod hostile;
+mod log;
 mod perf;
 mod sealed;
 mod stat;
