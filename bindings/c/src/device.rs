@@ -280,6 +280,7 @@ pub unsafe extern "C" fn srd_device_open(
             // SAFETY: as above.
             Some(c) => unsafe { config_from(c) }?,
         };
+        srd::log_from_env().map_err(|text| Fail::invalid(&text))?;
         let open = srd::Device::open(config)?;
         // SAFETY: as above.
         unsafe { give(device, srd_device(open)) }?;

@@ -47,7 +47,7 @@ impl Entry {
     }
 
     fn new(index: usize, ip: IpAddr, interface: String) -> Self {
-        let (name, uverbs) = (device_name(index), format!("uverbs{index}"));
+        let (name, uverbs) = (device_name(index), uverbs_name(index));
         let class = sysfs::root().join("class");
         let path = |kind: &str, of: &str| class.join(kind).join(of).display().to_string();
         let base = ibv_device {
@@ -84,6 +84,11 @@ impl Entry {
         (&raw const entry.base).cast_mut()
     }
 
+    /// The name of the device.
+    fn name(&self) -> String {
+        self.base.name.iter().take_while(|&&c| c != 0).map(|&c| char::from(c as u8)).collect()
+    }
+
     /// The node GUID: derived from the address and marked as locally administered.
     pub(crate) fn guid(&self) -> u64 {
         const LOCAL: u64 = 0x0200_0000_0000_0000;
@@ -101,7 +106,9 @@ impl Entry {
             *count += 1;
             return Ok(Arc::clone(opened));
         }
-        let device = Device::open(settings().device_config(self.ip)).map_err(|e| {
+        let mut config = settings().device_config(self.ip);
+        config.name = Some(self.name());
+        let device = Device::open(config).map_err(|e| {
             warn(&format!("cannot open the device at {}: {e}", self.ip));
             e.errno()
         })?;
@@ -142,9 +149,17 @@ impl Entry {
 pub(crate) fn entries() -> &'static [Entry] {
     static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
-        let found = found();
-        found.into_iter().enumerate().map(|(i, (ip, name))| Entry::new(i, ip, name)).collect()
+        let found = found().into_iter().enumerate();
+        let entries: Vec<_> = found.map(|(i, (ip, name))| Entry::new(i, ip, name)).collect();
+        let names = entries.iter().enumerate().map(|(i, e)| (e.name(), uverbs_name(i)));
+        sysfs::prune(&names.collect::<Vec<_>>());
+        entries
     })
+}
+
+/// The name of a device's file.
+fn uverbs_name(index: usize) -> String {
+    format!("uverbs{index}")
 }
 
 /// The name of a device: the setting's, else one by its number.

@@ -1,6 +1,6 @@
 //! Process exit: closes the devices' contexts and writes the traffic statistics for `srd run`.
 
-use crate::{devices, settings::warn};
+use crate::{devices, load, settings::warn};
 use srd::Device;
 use srd_guard::guarded;
 use std::{
@@ -52,7 +52,9 @@ static OPENED: AtomicBool = AtomicBool::new(false);
 /// Called when a device is opened: from now on process exit is handled.
 pub(crate) fn install() {
     OWNER.store(std::process::id(), Ordering::Relaxed);
-    OPENED.store(true, Ordering::Relaxed);
+    if !OPENED.swap(true, Ordering::Relaxed) {
+        load::sigusr1_survive();
+    }
 }
 
 /// Adds the traffic of a device that is being closed.

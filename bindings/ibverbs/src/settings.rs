@@ -29,6 +29,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_PATHS", "paths per peer address: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
     ("SRD_SHARE", "0: share nothing with other processes of this host (default 1)"),
+    ("SRD_STATUS", "0: show nothing to `srd stat`, `srd top` and `srd export` (default 1)"),
     ("SRD_INTEGRITY", "on or off: whether data carries a checksum, CRC-32C (default on)"),
     (
         "SRD_KEY_FILE",
@@ -39,6 +40,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
     ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),
     ("SRD_STATS_DIR", "folder to which each process writes its statistics at exit"),
+    ("SRD_LOG", "what is logged: off, error, warn, info or debug (default off)"),
+    ("SRD_LOG_FILE", "file that the log is appended to (default: standard error)"),
     ("SRD_VERBS_DIR", "folder with libibverbs.so.1 and libefa.so.1 (for `srd run`)"),
 ];
 
@@ -61,6 +64,9 @@ pub(crate) struct Settings {
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
+        if let Err(text) = srd::log_from_env() {
+            warn(&text);
+        }
         for (name, _) in env::vars_os() {
             let Some(name) = name.to_str().filter(|n| n.starts_with("SRD_")) else { continue };
             if !VARIABLES.iter().any(|(known, _)| *known == name) {

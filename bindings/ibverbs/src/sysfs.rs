@@ -6,12 +6,12 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
     os::unix::{
         ffi::OsStringExt,
-        fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
+        fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -35,6 +35,13 @@ pub(crate) struct Entry<'a> {
     pub gid: [u8; 16],
     pub fw_ver: &'a str,
 }
+
+/// Beginning of the trees' names.
+const PREFIX: &str = "srd-verbs-";
+/// File in a tree that its processes hold a lock on.
+const LOCK: &str = ".lock";
+/// Attempts to use a tree that another process removes meanwhile.
+const TRIES: u32 = 16;
 
 /// Variables that decide which devices there are, and how they are called.
 const DEVICE_VARIABLES: [&str; 3] = ["SRD_INTERFACE", "SRD_IP", "SRD_DEVICE_NAME"];
@@ -61,7 +68,14 @@ fn is_shared(path: &Path) -> bool {
 /// Beginning of the folders' names.
 fn shared_name() -> String {
     // SAFETY: no memory is passed; the call cannot fail.
-    format!("srd-verbs-{}", unsafe { libc::getuid() })
+    format!("{PREFIX}{}", unsafe { libc::getuid() })
+}
+
+/// The name of the tree of this process's network namespace, whose interfaces are its own, and of
+/// the variables that decide on devices.
+fn own_name() -> String {
+    let network = fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino());
+    format!("{}-{network}{}", shared_name(), device_suffix(&DEVICE_VARIABLES.map(std::env::var_os)))
 }
 
 /// Folder of the trees.
@@ -85,18 +99,87 @@ fn device_suffix(values: &[Option<OsString>]) -> String {
 /// same devices, so that it is written once; if the name is taken by another user, a folder with a
 /// random name.
 fn own_root() -> PathBuf {
+    static HELD: OnceLock<File> = OnceLock::new();
     let base = base();
-    let suffix = device_suffix(&DEVICE_VARIABLES.map(std::env::var_os));
-    let path = base.join(shared_name() + &suffix);
-    if ready(&path).is_ok() {
-        return path;
+    let path = base.join(own_name());
+    let is_new = !path.exists();
+    let Ok(lock) = hold(&path) else { return fresh(&base).unwrap_or(path) };
+    // The kernel gives the lock back when the process ends, however it ends.
+    HELD.get_or_init(|| lock);
+    if is_new {
+        sweep(&base, &shared_name(), &path);
     }
-    fresh(&base).unwrap_or(path)
+    path
+}
+
+/// Creates the folder if necessary, and takes a lock on it that it shares with the other processes
+/// that use the folder.
+fn hold(path: &Path) -> io::Result<File> {
+    for _ in 0..TRIES {
+        ready(path)?;
+        let at = path.join(LOCK);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let file = match options.open(&at) {
+            // The folder was removed meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        // Whoever has the lock for itself is about to remove the folder.
+        file.lock_shared()?;
+        let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        if fs::symlink_metadata(&at).is_ok_and(|m| file.metadata().is_ok_and(|f| same(m, f))) {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Removes the trees of this user that no process uses any more: of former network namespaces, or
+/// of other values of the variables.
+fn sweep(base: &Path, shared_name: &str, own: &Path) {
+    let Ok(all) = fs::read_dir(base) else { return };
+    for entry in all.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let rest = name.to_str().and_then(|name| name.strip_prefix(shared_name));
+        if path == own || !rest.is_some_and(|rest| rest.starts_with('-')) || ready(&path).is_err() {
+            continue;
+        }
+        let lock = File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(path.join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Removes what the tree says about devices other than these, each with its name and that of its
+/// file: devices of interfaces that are gone. A tree that somebody else made is not changed.
+pub(crate) fn prune(devices: &[(String, String)]) {
+    if is_shared(root()) {
+        prune_at(root(), devices);
+    }
+}
+
+fn prune_at(root: &Path, devices: &[(String, String)]) {
+    let kept = |name: &str| devices.iter().any(|(device, file)| name == device || name == file);
+    for folder in ["class/infiniband", "class/infiniband_verbs", "dev/infiniband"] {
+        let Ok(all) = fs::read_dir(root.join(folder)) else { continue };
+        for entry in all.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| *name != "abi_version") else { continue };
+            if kept(name) || name.starts_with("abi_version.") {
+                continue;
+            }
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let remove = if is_folder { fs::remove_dir_all } else { fs::remove_file };
+            let _ = remove(entry.path());
+        }
+    }
 }
 
 /// Creates a folder with a random name that only this user can enter.
 fn fresh(base: &Path) -> Option<PathBuf> {
-    let template = base.join("srd-verbs-XXXXXX");
+    let template = base.join(format!("{PREFIX}XXXXXX"));
     let mut name =
         std::ffi::CString::new(template.into_os_string().into_vec()).ok()?.into_bytes_with_nul();
     // SAFETY: the text ends with zero, and the call only changes the letters in front of it.
@@ -255,6 +338,33 @@ mod tests {
         put(&new.join("f"), "text").unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "whole");
         assert_eq!(fs::read_to_string(new.join("f")).unwrap(), "text");
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn trees_that_nobody_uses_are_removed_and_so_are_devices_that_are_gone() {
+        let base = fresh(&std::env::temp_dir()).unwrap();
+        let [own, used, left, foreign] =
+            ["t-1", "t-2", "t-3", "other-4"].map(|name| base.join(name));
+        let (_own, _used) = (hold(&own).unwrap(), hold(&used).unwrap());
+        // A second process with the same devices.
+        let _also = hold(&used).unwrap();
+        for path in [&left, &foreign] {
+            drop(hold(path).unwrap());
+            fs::create_dir(path.join("class")).unwrap();
+        }
+        sweep(&base, "t", &own);
+        assert!(own.exists() && used.exists() && !left.exists() && foreign.exists());
+        for file in
+            ["class/infiniband/srd0", "class/infiniband/gone", "class/infiniband_verbs/uverbs1"]
+        {
+            put(&own.join(file).join("state"), "4\n").unwrap();
+        }
+        put(&own.join("class/infiniband_verbs/abi_version"), "6\n").unwrap();
+        prune_at(&own, &[("srd0".into(), "uverbs0".into())]);
+        let at = |name: &str| own.join("class").join(name).exists();
+        assert!(at("infiniband/srd0/state") && at("infiniband_verbs/abi_version"));
+        assert!(!at("infiniband/gone") && !at("infiniband_verbs/uverbs1"));
         fs::remove_dir_all(&base).unwrap();
     }
 

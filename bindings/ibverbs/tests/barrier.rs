@@ -50,6 +50,12 @@ fn a_thread_that_waits_for_events_can_be_cancelled() {
 }
 
 #[test]
+fn sigusr1_ends_no_process_and_a_handler_of_the_program_stays() {
+    assert!(run("sigusr1").expect("it hangs").success());
+    assert!(run("sigusr1-own").expect("it hangs").success());
+}
+
+#[test]
 #[ignore = "runs in a process of its own, started by the other tests"]
 fn the_case() {
     match case().as_str() {
@@ -58,8 +64,29 @@ fn the_case() {
         "exit" => exiting(),
         "cancel" => cancelled(),
         "cancel-wait" => cancelled_in_wait(),
+        "sigusr1" => {
+            let _node = Node::new();
+            // SAFETY: a number; without the library's handler it ends the process.
+            assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+        }
+        "sigusr1-own" => sigusr1_own(),
         other => panic!("no case: {other}"),
     }
+}
+
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn handler(_: c_int) {
+    HANDLED.store(true, Ordering::SeqCst);
+}
+
+fn sigusr1_own() {
+    // SAFETY: the handler only stores to an atomic.
+    unsafe { libc::signal(libc::SIGUSR1, handler as *const () as usize) };
+    let _node = Node::new();
+    // SAFETY: a number.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+    assert!(HANDLED.load(Ordering::SeqCst));
 }
 
 fn panicking(place: c_int) {

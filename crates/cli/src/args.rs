@@ -9,6 +9,7 @@ use crate::{
     },
     key::KeyCommand,
     manual::{CompletionsArgs, ManArgs},
+    observe::{export::ExportArgs, stat::StatArgs},
     paths::PathsArgs,
     perf::PerfArgs,
     serve::ServeArgs,
@@ -44,6 +45,10 @@ pub enum Command {
     Paths(PathsArgs),
     /// Measure latency, bandwidth or message rate against a server
     Perf(PerfArgs),
+    /// Show what all processes of this host that use SRD have done and do, and their peers
+    Stat(StatArgs),
+    /// Export what all processes of this host that use SRD do, as metrics for Prometheus
+    Export(ExportArgs),
     /// Show what all processes of this user on this host send: rate, round trip, cap, losses, share
     Top(TopArgs),
     /// Run the fault checker: simulated networks with random faults, where each guarantee must hold

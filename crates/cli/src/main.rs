@@ -16,6 +16,7 @@ mod host;
 mod key;
 mod lab;
 mod manual;
+mod observe;
 mod output;
 mod paths;
 mod perf;
@@ -32,6 +33,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(text) = srd::log_from_env() {
+        return exit_code_of(Err(Failure::usage(text)));
+    }
     if let Command::Net(args) = &cli.command {
         // Before any thread starts: only single-threaded processes can create user namespaces.
         return net(args);
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
         Command::Cp(args) => cp::run(&args, &stop),
         Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
+        Command::Stat(args) => observe::stat::run(&args),
+        Command::Export(args) => observe::export::run(&args, &stop),
         Command::Top(args) => top::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),
         Command::Run(args) => dropin::run::run(&args, &stop),

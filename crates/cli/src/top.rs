@@ -2,16 +2,24 @@
 
 use crate::{
     failure::{Failure, Result},
+    observe::{
+        now_ns, printable,
+        rates::{self, Key, Rates, allowed_mbps, limit_most},
+    },
     output,
     signals::Stop,
     units,
 };
 use serde::Serialize;
-use srd_share::{Owner, SeatRow, Segment, Snapshot, segment_path};
+use srd_share::{
+    Owner, SeatRow, Segment, Snapshot, segment_path,
+    status::{Limit, Status, StatusRow, StatusScope, status_list},
+};
 use std::{
     collections::BTreeMap,
     fs,
     io::IsTerminal,
+    net::IpAddr,
     thread,
     time::{Duration, Instant},
 };
@@ -21,17 +29,24 @@ const EXAMPLES: &str = "Examples:
   srd top --once          one table
   srd top --json          one table as a line of JSON, for programs
 
-Shown are the processes of this user in this network namespace that share what they know of remote
-addresses (all that use sockets, but for those with SRD_SHARE=0): one line per process and address
-to which it sends now.
+The first table has a line per device of the processes of this user in this network namespace (not
+of those with SRD_STATUS=0), the second one a line per process and address to which it sends now
+(not of those with SRD_SHARE=0, which share nothing of what they know of addresses). `srd stat`
+shows totals.
 
+messages, sent, received, again
+          messages posted, Mb/s of messages, and packets sent again: per second, in the interval
+          (--once, --json: in the last tenth of a second)
+allowed   what the device may send to all addresses to which it sends, Mb/s
 rate      what the process may send, Mb/s: its share of what the host may send there
 arrives   what arrived of it in the last round trip, Mb/s
 rtt, min  smoothed and least round trip, us
 flight    bytes in flight, of at most `cap`
 lost %    packets declared lost, of those sent in the interval (--once: since it began to send)
 share %   the part of the host's rate to this address
-limit     network: it would send more; program: it has no more to send
+limit     what limited the sender most often in the interval: program (it has no more to send),
+          rate, window, credits (room at the receiver), host (its processor or network card);
+          network: one of the last four, of a process that does not show which
 
 Exit codes: 0 done (also where no process is running), 1 the table of the host cannot be read,
 2 wrong usage.";
@@ -80,13 +95,32 @@ struct Row {
     share_percent: Option<f64>,
     /// Processes of the host that send to the address, this one included.
     senders: u32,
-    /// "network" or "program".
+    /// "program", "rate", "window", "credits" or "host"; "network": one of the last four.
     limit: &'static str,
 }
 
-/// A table.
+/// What a device did in the interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Device {
+    pid: u32,
+    /// Name of the program.
+    program: String,
+    /// Rank in the MPI job.
+    rank: Option<u32>,
+    device: String,
+    /// Peer engines: in MPI, other ranks.
+    peers: u32,
+    #[serde(flatten)]
+    rates: Rates,
+    allowed_mbps: f64,
+    /// "program", "rate", "window", "credits", "host" or "idle"; `None`: not known.
+    limit: Option<&'static str>,
+}
+
+/// Both tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Table {
+    devices: Vec<Device>,
     /// Processes that share, whether they send or not.
     processes: usize,
     /// Devices of them.
@@ -94,8 +128,16 @@ struct Table {
     rows: Vec<Row>,
 }
 
-/// Packets sent and lost, by engine, process and address, when the last table was made.
-type Before = BTreeMap<(usize, u32, String), (u32, u32)>;
+/// What the last tables were made of.
+#[derive(Debug, Default)]
+struct Before {
+    /// Packets sent and lost, by engine, process and address.
+    packets: BTreeMap<(usize, u32, String), (u32, u32)>,
+    statuses: BTreeMap<Key, Status>,
+}
+
+/// What limits a process, by process, local and remote address.
+type Limits = BTreeMap<(u32, IpAddr, IpAddr), Limit>;
 
 /// Runs the command.
 ///
@@ -103,12 +145,15 @@ type Before = BTreeMap<(usize, u32, String), (u32, u32)>;
 /// The file of the host's table belongs to somebody else.
 pub fn run(args: &TopArgs, stop: &Stop) -> Result {
     let once = args.once || args.json || !std::io::stdout().is_terminal();
-    let mut before = Before::new();
+    let mut before = Before::default();
     loop {
         let segment = Segment::look(&segment_path()).map_err(|e| Failure::new(e.to_string()))?;
         let shot = segment
             .map_or_else(Snapshot::default, |s| s.table().snapshot(now_ns(), Owner::is_alive));
-        let table = table_of(&shot, &before, program_of);
+        let list = status_list(StatusScope::Network).unwrap_or_default();
+        let (devices, limits) = devices_of(&list.rows, &before, now_ns());
+        let mut table = table_of(&shot, &before, &limits, program_of);
+        table.devices = devices;
         if args.json {
             let fail = |e| Failure::new(format!("cannot write the table as JSON: {e}"));
             return output::line(&serde_json::to_string(&table).map_err(fail)?);
@@ -118,7 +163,8 @@ pub fn run(args: &TopArgs, stop: &Stop) -> Result {
         if once {
             return Ok(());
         }
-        before = table.rows.iter().map(|r| (key(r), (r.sent, r.lost))).collect();
+        before.packets = table.rows.iter().map(|r| (key(r), (r.sent, r.lost))).collect();
+        before.statuses = list.rows.into_iter().map(|r| (rates::key(&r), r.status)).collect();
         let end = Instant::now() + args.interval;
         while Instant::now() < end {
             if stop.asked() {
@@ -129,33 +175,54 @@ pub fn run(args: &TopArgs, stop: &Stop) -> Result {
     }
 }
 
-/// The clock that the processes of the host share.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Name of a process's program.
 fn program_of(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    // A program chooses its name: nothing of it may control the terminal.
-    name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    printable(name.trim_end())
 }
 
 fn key(row: &Row) -> (usize, u32, String) {
     (row.engine, row.pid, row.peer.clone())
 }
 
-fn table_of(shot: &Snapshot, before: &Before, program: impl Fn(u32) -> String) -> Table {
+/// What devices did since `before`, and what limits them.
+fn devices_of(rows: &[StatusRow], before: &Before, now_ns: u64) -> (Vec<Device>, Limits) {
+    let mut all = Limits::new();
+    let devices = rows.iter().map(|row| {
+        let (s, before) = (&row.status, before.statuses.get(&rates::key(row)));
+        let limits = rates::limits(row, before);
+        all.extend(limits.iter().map(|(&peer, &limit)| ((row.pid, s.local, peer), limit)));
+        Device {
+            pid: row.pid,
+            program: printable(&s.program),
+            rank: s.rank,
+            device: printable(&s.name),
+            peers: s.contexts,
+            rates: Rates::of(row, before, now_ns),
+            allowed_mbps: allowed_mbps(s),
+            limit: limit_most(&limits).map(Limit::name),
+        }
+    });
+    (devices.collect(), all)
+}
+
+fn table_of(
+    shot: &Snapshot,
+    before: &Before,
+    limits: &Limits,
+    program: impl Fn(u32) -> String,
+) -> Table {
     let mut pids: Vec<u32> = shot.members.iter().map(|m| m.pid).collect();
     pids.sort_unstable();
     pids.dedup();
-    let mut rows: Vec<Row> = shot.seats.iter().map(|s| row_of(s, before, &program)).collect();
+    let row = |s| row_of(s, before, limits, &program);
+    let mut rows: Vec<Row> = shot.seats.iter().map(row).collect();
     rows.sort_by(|a, b| (&a.peer, a.pid, a.engine).cmp(&(&b.peer, b.pid, b.engine)));
-    Table { processes: pids.len(), engines: shot.members.len(), rows }
+    Table { devices: Vec::new(), processes: pids.len(), engines: shot.members.len(), rows }
 }
 
-fn row_of(s: &SeatRow, before: &Before, program: impl Fn(u32) -> String) -> Row {
+fn row_of(s: &SeatRow, before: &Before, limits: &Limits, program: impl Fn(u32) -> String) -> Row {
+    let limit = limits.get(&(s.pid, s.local, s.remote)).copied();
     let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
     let us = |ns: u32| (ns > 0).then_some(f64::from(ns) / 1e3);
     let mut row = Row {
@@ -176,10 +243,14 @@ fn row_of(s: &SeatRow, before: &Before, program: impl Fn(u32) -> String) -> Row 
         share_percent: (s.rate_host > 0)
             .then(|| (s.rate_own as f64 * 100.0 / s.rate_host as f64).min(100.0)),
         senders: s.senders,
-        limit: if s.backlogged { "network" } else { "program" },
+        limit: match limit {
+            Some(limit) if limit != Limit::Idle => limit.name(),
+            _ if s.backlogged => "network",
+            _ => "program",
+        },
     };
     // Counters that went back are those of another life.
-    let (sent, lost) = before.get(&key(&row)).copied().unwrap_or_default();
+    let (sent, lost) = before.packets.get(&key(&row)).copied().unwrap_or_default();
     let (sent, lost) = if sent <= row.sent && lost <= row.lost { (sent, lost) } else { (0, 0) };
     if row.sent > sent {
         row.lost_percent = f64::from(row.lost - lost) * 100.0 / f64::from(row.sent - sent);
@@ -189,17 +260,18 @@ fn row_of(s: &SeatRow, before: &Before, program: impl Fn(u32) -> String) -> Row 
 
 /// The table as text.
 fn text(table: &Table) -> String {
-    if table.engines == 0 {
+    if table.engines == 0 && table.devices.is_empty() {
         return "no process of this user uses SRD over sockets in this network namespace (those \
-                with SRD_SHARE=0 are not seen)"
+                with SRD_SHARE=0 and SRD_STATUS=0 are not seen)"
             .into();
     }
-    let mut lines = vec![format!(
+    let mut lines = device_lines(&table.devices);
+    lines.push(format!(
         "{} processes with {} devices; {} pairs of process and address with something to send",
         table.processes,
         table.engines,
         table.rows.len()
-    )];
+    ));
     if !table.rows.is_empty() {
         lines.push(format!(
             "{:>8} {:<15} {:<24} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7} {}",
@@ -238,6 +310,40 @@ fn text(table: &Table) -> String {
     lines.join("\n")
 }
 
+fn device_lines(devices: &[Device]) -> Vec<String> {
+    let head = format!(
+        "{:>8} {:<15} {:>5} {:<10} {:>6} {:>10} {:>10} {:>10} {:>9} {:>10} {}",
+        "pid",
+        "program",
+        "rank",
+        "device",
+        "peers",
+        "messages",
+        "sent",
+        "received",
+        "again",
+        "allowed",
+        "limit"
+    );
+    let line = |d: &Device| {
+        format!(
+            "{:>8} {:<15} {:>5} {:<10} {:>6} {:>10.0} {:>10.1} {:>10.1} {:>9.0} {:>10.1} {}",
+            d.pid,
+            d.program,
+            d.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+            d.device,
+            d.peers,
+            d.rates.messages_per_s,
+            d.rates.sent_mbps,
+            d.rates.received_mbps,
+            d.rates.again_per_s,
+            d.allowed_mbps,
+            d.limit.unwrap_or("-")
+        )
+    };
+    std::iter::once(head).chain(devices.iter().map(line)).chain([String::new()]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,17 +375,24 @@ mod tests {
         let shot =
             |a, b| Snapshot { members: vec![member(0), member(1), member(2)], seats: vec![a, b] };
         let program = |pid| format!("p{pid}");
-        let first = table_of(&shot(seat(0, 100, 50), seat(1, 9, 0)), &Before::new(), program);
-        let before = first.rows.iter().map(|r| (key(r), (r.sent, r.lost))).collect();
-        let table = table_of(&shot(seat(0, 200, 51), seat(1, 4, 1)), &before, program);
+        let (mut before, none) = (Before::default(), Limits::new());
+        let first = table_of(&shot(seat(0, 100, 50), seat(1, 9, 0)), &before, &none, program);
+        before.packets = first.rows.iter().map(|r| (key(r), (r.sent, r.lost))).collect();
+        let shot = shot(seat(0, 200, 51), seat(1, 4, 1));
+        let table = table_of(&shot, &before, &none, program);
         let lost: Vec<f64> = table.rows.iter().map(|r| r.lost_percent).collect();
         assert_eq!(lost, [1.0, 25.0], "of 100 since, and of 4 of another life");
         assert_eq!((table.processes, table.engines), (3, 3));
         let row = &table.rows[0];
         assert_eq!((row.rate_mbps, row.share_percent, row.rtt_us), (1_000.0, Some(25.0), None));
         assert_eq!((row.limit, table.rows[1].limit), ("network", "program"));
+        let at = |seat: SeatRow| (seat.pid, seat.local, seat.remote);
+        let limits =
+            Limits::from([(at(seat(0, 0, 0)), Limit::Window), (at(seat(1, 0, 0)), Limit::Host)]);
+        let known = table_of(&shot, &before, &limits, program);
+        assert_eq!(known.rows.iter().map(|r| r.limit).collect::<Vec<_>>(), ["window", "host"]);
         let shown = text(&table);
-        assert!(shown.contains("p40") && shown.lines().count() == 4, "{shown}");
+        assert!(shown.contains("p40") && shown.lines().count() == 6, "{shown}");
         assert!(text(&Table::default()).contains("no process"), "{}", text(&Table::default()));
     }
 }

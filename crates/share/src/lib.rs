@@ -1,5 +1,7 @@
-//! Makes the processes of a user on one host send as one sender: a table of their congestion state.
+//! What the processes of a host tell each other and tools: a table of congestion state, and the
+//! status of each device ([`status`]).
 //!
+//! The table makes the processes of a user on one host send as one sender.
 //! Each engine is a *member* with a slot. Each remote address has an *entry*, and in it each member
 //! has a *seat*: what that member knows about the address ([`srd_core::HostNote`]). A member writes
 //! only its own seats. The entry also holds the sum of its seats ([`srd_core::HostView`]);
@@ -15,6 +17,7 @@ mod map;
 mod process;
 mod segment;
 mod snapshot;
+pub mod status;
 mod table;
 
 pub use process::Owner;

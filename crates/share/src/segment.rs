@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 /// Folder of the files.
-const FOLDER: &str = "/dev/shm";
+pub(crate) const FOLDER: &str = "/dev/shm";
 /// Version of the layout, part of the name: processes of another version use another file.
 const VERSION: u32 = 1;
 /// Attempts to open or create the file while other processes create and remove it.
@@ -68,9 +68,14 @@ pub struct Segment {
 /// one is a host of its own) and the PID namespace (whether a process of another one is alive
 /// cannot be determined).
 pub fn segment_path() -> PathBuf {
-    let inode = |kind| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino());
-    let (net, pid) = (inode("net"), inode("pid"));
+    let (net, pid) = namespaces();
     Path::new(FOLDER).join(format!("srd-share-v{VERSION}-{}-{net}-{pid}", user()))
+}
+
+/// Numbers of the network namespace and the PID namespace of this process; 0 = not known.
+pub(crate) fn namespaces() -> (u64, u64) {
+    let inode = |kind| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino());
+    (inode("net"), inode("pid"))
 }
 
 impl Segment {

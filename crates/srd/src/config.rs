@@ -15,6 +15,8 @@ use std::{
 /// Environment variable that, with the value 0, keeps this process out of the table in which
 /// processes share congestion state.
 const SHARE_VARIABLE: &str = "SRD_SHARE";
+/// Environment variable that, with the value 0, keeps this process from showing its status.
+const STATUS_VARIABLE: &str = "SRD_STATUS";
 /// Environment variable with the path of the key file.
 const KEY_FILE_VARIABLE: &str = "SRD_KEY_FILE";
 /// Environment variable that says which contexts are sealed: never, prefer or require.
@@ -146,6 +148,13 @@ pub struct DeviceConfig {
     /// `/dev/shm`). On unless the environment variable `SRD_SHARE` is 0; without effect with a
     /// caller's own `datapath`, with `wrap`, or with a fixed rate.
     pub share: bool,
+    /// Whether the device shows its counters, peers and paths to tools of this user (`srd stat`,
+    /// `srd top`, `srd export`), through a file in `/dev/shm`. On unless the environment variable
+    /// `SRD_STATUS` is 0; without effect with a caller's own `datapath`.
+    pub status: bool,
+    /// Name of the device that tools show; `None` = that of its network interface. At most 63
+    /// bytes count.
+    pub name: Option<String>,
     /// Changes to the engine's configuration.
     pub tune: Option<EngineTune>,
     /// A function that receives events in addition to the queue of
@@ -179,6 +188,8 @@ impl DeviceConfig {
             wrap: None,
             tune_udp: None,
             share: std::env::var_os(SHARE_VARIABLE).is_none_or(|v| v != "0"),
+            status: std::env::var_os(STATUS_VARIABLE).is_none_or(|v| v != "0"),
+            name: None,
             tune: None,
             watch: None,
         }
@@ -221,6 +232,9 @@ impl fmt::Debug for DeviceConfig {
             .field("progress", &self.progress)
             .field("datapath", &self.datapath.as_ref().map(|_| "custom"))
             .field("wrap", &self.wrap.is_some())
+            .field("share", &self.share)
+            .field("status", &self.status)
+            .field("name", &self.name)
             .field("tune_udp", &self.tune_udp.is_some())
             .field("tune", &self.tune.is_some())
             .field("watch", &self.watch.is_some())

@@ -1,6 +1,6 @@
 //! Asynchronous events: what happens outside of work requests.
 
-use crate::{config::EventWatch, eventfd::EventFd, sync::lock};
+use crate::{config::EventWatch, eventfd::EventFd, logging, sync::lock};
 use srd_core::{CloseCode, Endpoint, Qpn};
 use std::{
     collections::VecDeque,
@@ -149,6 +149,7 @@ impl EventQueue {
     }
 
     pub(crate) fn push(&self, event: AsyncEvent) {
+        logging::event(&event);
         if let Some(watch) = &self.watch {
             watch(&event);
         }

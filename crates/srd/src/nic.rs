@@ -7,6 +7,7 @@ use crate::{
     regions::Regions,
     sealing::Sealing,
     share::Share,
+    status::Shown,
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
@@ -186,6 +187,8 @@ pub(crate) struct Nic {
     pub arrivals: Arrivals,
     /// The device's slot in the table shared with other processes of the host, if it has one.
     pub share: Option<Share>,
+    /// What the device shows to tools, if it shows anything.
+    pub status: Option<Box<Shown>>,
     /// Keys, if the device seals.
     pub seal: Option<Box<Sealing>>,
     /// Whether datagrams were left in the socket when the engine was last told of the backlog.
@@ -216,7 +219,8 @@ impl Nic {
             // kernel accepts packets again. Timers are late by at most this much.
             return Some(limit.map_or(BACKLOG_SLEEP_MAX, |l| l.min(BACKLOG_SLEEP_MAX)));
         }
-        let next = self.engine.next_timeout();
+        let shown = self.status.as_ref().map_or(Time::NEVER, |shown| shown.due());
+        let next = self.engine.next_timeout().min(shown);
         if next == Time::NEVER {
             return limit;
         }

@@ -6,7 +6,7 @@ use crate::{
     caps,
     config::SecretsSink,
     entropy::randomness_from_os,
-    gid_from_ip, interface,
+    gid_from_ip, interface, logging,
     nic::{Nic, NicCounters, TX_BATCH, Tables},
     queue::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
@@ -14,6 +14,7 @@ use crate::{
     },
     sealing::{self, Sealing},
     share::Share,
+    status::{Shown, Wanted},
 };
 use srd_core::{
     Engine, EngineConfig, Time,
@@ -59,6 +60,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     // A datapath of the caller's, or one with injected faults, says nothing about the host's
     // network.
     let own_net = config.datapath.is_some() || config.wrap.is_some();
+    let shows = Wanted::of(&config);
     let mut net = match config.datapath.take() {
         Some(datapath) => {
             Net { datapath, warnings: Vec::new(), rx_budget_bytes: None, line_bytes_per_sec: None }
@@ -69,6 +71,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         net.datapath = wrap(net.datapath);
     }
     let seal = sealing::chosen(&config)?;
+    let policy = seal.as_ref().map(|(policy, _)| *policy);
     let slot = slot_of(net.datapath.as_ref(), &config)?;
     let mtu = mtu_of(net.datapath.as_ref(), config.mtu)?;
     let mtu_max = config.mtu_max.filter(|_| config.mtu.is_none());
@@ -97,14 +100,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         tune(&mut engine);
     }
     let shares = config.share && !own_net && engine.rate.policy == RatePolicy::Srd;
-    let share = match shares.then(|| Share::join(engine.ip)) {
-        Some(Ok(share)) => Some(share),
-        Some(Err(warning)) => {
-            net.warnings.push(warning);
-            None
-        }
-        None => None,
-    };
+    let share = share_join(shares, &engine, &mut net.warnings);
     engine.seals = seal.is_some();
     let seal = seal.map(|(policy, path)| {
         let secrets = config.capture_secrets.take();
@@ -117,7 +113,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     let tables = Tables::new(engine.ip);
     let engine =
         Engine::new(engine, randomness_from_os()?, Nic::now(), ()).map_err(DeviceError::Config)?;
-    let nic = Nic {
+    let mut nic = Nic {
         engine,
         net: net.datapath,
         tables,
@@ -129,8 +125,38 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         behind: false,
         arrivals: Arrivals::default(),
         share,
+        status: None,
     };
+    net.warnings.extend(shown_open(&mut nic, shows.as_ref(), policy));
+    logging::opened(&nic, policy, &net.warnings);
     Ok(Opened { nic, attr, port, warnings: net.warnings })
+}
+
+/// Takes a slot in the host's table, if that is wanted and possible.
+fn share_join(wanted: bool, engine: &EngineConfig, warnings: &mut Vec<String>) -> Option<Share> {
+    let joined = wanted.then(|| Share::join(engine.ip)).transpose();
+    joined.unwrap_or_else(|warning| {
+        warnings.push(warning);
+        None
+    })
+}
+
+/// Shows the device to tools. Returns a warning if that fails, unless another one has said already
+/// what is wrong with the folder.
+fn shown_open(nic: &mut Nic, wanted: Option<&Wanted>, policy: Option<Policy>) -> Option<String> {
+    match Shown::open(wanted?, nic, policy) {
+        Ok(shown) => {
+            nic.status = Some(Box::new(shown));
+            nic.status_write(Nic::now(), 0);
+            None
+        }
+        Err(e) => nic.share.is_some().then(|| {
+            format!(
+                "`srd stat` and `srd top` do not see this process: no file in /dev/shm: {e} \
+                 (SRD_STATUS=0 does without, and says nothing)"
+            )
+        }),
+    }
 }
 
 fn seal_open(

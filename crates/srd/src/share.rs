@@ -50,7 +50,7 @@ impl Nic {
     /// says to the engine. In nearly every turn nothing is due.
     #[inline]
     pub(crate) fn share_turn(&mut self, now: Time) {
-        let Self { engine, share, .. } = self;
+        let Self { engine, share, status, .. } = self;
         let Some(Share { member: Some(member), origin_ns, .. }) = share else { return };
         if let Some(engines) = member.granters(*origin_ns + now.0, engine.grants_wanted()) {
             engine.granters_set(engines);
@@ -58,6 +58,9 @@ impl Nic {
         while let Some(note) = engine.share_next(now) {
             let view = member.exchange(*origin_ns + now.0, now, &note);
             engine.share_view(note.ip, &view);
+            if let Some(shown) = status {
+                shown.note(&note);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     arrivals::Look,
     device::Shared,
     events::AsyncEvent,
+    logging,
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
     sealing::{self, Unread},
@@ -53,6 +54,7 @@ impl Nic {
         let busy = posted + look.received + sent > 0 || due <= now || cut;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
+        self.status_turn(now, busy, shared.events.dropped());
         Turn { done, more: look.more || tx_more }
     }
 
@@ -240,6 +242,8 @@ impl Nic {
                 break;
             }
         }
+        self.status_end(Self::now(), shared.events.dropped());
+        logging::closed(self);
     }
 
     /// Takes turns and sleeps between them until `done` holds or the time is up.

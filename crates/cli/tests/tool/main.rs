@@ -2,9 +2,12 @@
 
 mod common;
 mod copy;
+mod export;
 mod hostile;
+mod log;
 mod perf;
 mod sealed;
+mod stat;
 mod top;
 mod trouble;
 mod usage;

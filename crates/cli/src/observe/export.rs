@@ -1,0 +1,218 @@
+//! `srd export`: what processes show, as metrics for Prometheus.
+
+use super::{metrics, text::CONTENT_TYPE, totals::Totals};
+use crate::{
+    failure::{Failure, Result},
+    output,
+    signals::Stop,
+    units,
+};
+use srd_share::status::{StatusList, StatusScope, status_list};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+use tiny_http::{Header, Method, Request, Response, Server};
+
+const EXAMPLES: &str = "Examples:
+  srd export --listen 0.0.0.0:9876      serve http://HOST:9876/metrics until Ctrl-C or SIGTERM
+  srd export --textfile /var/lib/node_exporter/textfile_collector/srd.prom
+                                        write the file for node_exporter every 15 s
+  srd export                            write the metrics once, to look at
+  srd export --dashboard > srd.json     the dashboard for Grafana, to import
+
+Exported are the processes of this user (root: of all users) in this network namespace: what all
+together did, with the names of node_exporter for EFA (node_infiniband_port_data_*, _efa_*), and
+what each process, peer and (--paths) path does, with names that begin with srd_. The counters of
+all together begin at zero when the exporter starts, and keep what ended processes did.
+
+Exit codes: 0 done or ended by a signal, 1 /dev/shm cannot be read, the file cannot be written or
+the address cannot be used, 2 wrong usage.";
+
+/// The dashboard.
+pub const DASHBOARD: &str = include_str!("../../assets/grafana.json");
+
+/// How often processes are looked at: what a process does after the last look, when it ends, is not
+/// counted in the totals.
+const LOOK: Duration = Duration::from_secs(1);
+/// Answers under way at once: a reader that does not read must not keep the next from reading.
+const ANSWERS: usize = 4;
+/// How often it looks whether it is to end.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Arguments of `srd export`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ExportArgs {
+    /// Serve the metrics by HTTP at this address, as 127.0.0.1:9876 or [::]:9876
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["textfile", "dashboard"])]
+    listen: Option<SocketAddr>,
+    /// Write the metrics to this file again and again; its name must end with .prom
+    #[arg(long, value_name = "FILE", value_parser = prom_file, conflicts_with = "dashboard")]
+    textfile: Option<PathBuf>,
+    /// Time between two writes of the file
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = units::duration,
+          requires = "textfile")]
+    interval: Duration,
+    /// Also export each path to each peer: for 64 paths 448 samples per peer
+    #[arg(long)]
+    paths: bool,
+    /// Export the processes in all network namespaces (containers, `srd net`)
+    #[arg(long)]
+    all: bool,
+    /// Print the dashboard for Grafana
+    #[arg(long, conflicts_with_all = ["paths", "all"])]
+    dashboard: bool,
+}
+
+fn prom_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_none_or(|end| end != "prom") || path.file_stem().is_none() {
+        return Err("the name must end with .prom: node_exporter reads no other files".into());
+    }
+    Ok(path)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See the exit codes.
+pub fn run(args: &ExportArgs, stop: &Stop) -> Result {
+    if args.dashboard {
+        return output::line(DASHBOARD.trim_end());
+    }
+    let exporter = Arc::new(Exporter::new(args));
+    exporter.look()?;
+    match (&args.listen, &args.textfile) {
+        (Some(at), _) => serve(&exporter, *at, stop),
+        (None, Some(file)) => write_often(&exporter, file, args.interval, stop),
+        (None, None) => {
+            output::line(exporter.text().trim_end())?;
+            Ok(())
+        }
+    }
+}
+
+/// What is exported.
+struct Exporter {
+    scope: StatusScope,
+    paths: bool,
+    state: Mutex<(StatusList, Totals)>,
+}
+
+impl Exporter {
+    fn new(args: &ExportArgs) -> Self {
+        let scope = if args.all { StatusScope::Host } else { StatusScope::Network };
+        Self { scope, paths: args.paths, state: Mutex::default() }
+    }
+
+    /// Looks at the processes.
+    fn look(&self) -> Result {
+        let list = status_list(self.scope).map_err(|e| {
+            Failure::new(format!("cannot read /dev/shm, in which processes show their status: {e}"))
+        })?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1.add(&list.rows, self.paths);
+        state.0 = list;
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (list, totals) = &*state;
+        metrics::text(&list.rows, totals, list.foreign, self.paths)
+    }
+
+    /// Looks again and again until it is to end or `each`, called after every look, fails.
+    fn watch(&self, stop: &Stop, mut each: impl FnMut() -> Result) -> Result {
+        loop {
+            self.look()?;
+            each()?;
+            let end = Instant::now() + LOOK;
+            while Instant::now() < end {
+                if stop.asked() {
+                    return Ok(());
+                }
+                thread::sleep(STOP_CHECK);
+            }
+        }
+    }
+}
+
+/// Writes the file again and again.
+fn write_often(exporter: &Exporter, file: &Path, interval: Duration, stop: &Stop) -> Result {
+    let mut due = Instant::now();
+    exporter.watch(stop, || {
+        if Instant::now() >= due {
+            replace(file, &exporter.text()).map_err(|e| {
+                Failure::new(format!(
+                    "cannot write {}: {e}; see the folder's owner and rights",
+                    file.display()
+                ))
+            })?;
+            due = Instant::now() + interval;
+        }
+        Ok(())
+    })
+}
+
+/// Replaces a file: a reader finds the old text or the new one, whole.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    // node_exporter reads files that end with .prom only.
+    let half = file.with_extension(format!("prom.{}", process::id()));
+    let done = fs::write(&half, text).and_then(|()| fs::rename(&half, file));
+    if done.is_err() {
+        let _ = fs::remove_file(&half);
+    }
+    done
+}
+
+/// Serves the metrics by HTTP.
+fn serve(exporter: &Arc<Exporter>, at: SocketAddr, stop: &Stop) -> Result {
+    let server = Server::http(at).map_err(|e| {
+        Failure::new(format!("cannot listen at {at}: {e}; choose another address or port"))
+    })?;
+    output::line(&format!("http://{}/metrics", server.server_addr()))?;
+    let server = Arc::new(server);
+    for _ in 0..ANSWERS {
+        let (exporter, server) = (Arc::clone(exporter), Arc::clone(&server));
+        // They end with the process: one may wait for a reader that does not read.
+        thread::spawn(move || {
+            while let Ok(request) = server.recv() {
+                answer(&exporter, request);
+            }
+        });
+    }
+    exporter.watch(stop, || Ok(()))
+}
+
+fn answer(exporter: &Exporter, request: Request) {
+    let path = request.url().split('?').next().unwrap_or_default().to_owned();
+    let (code, kind, text) = match (request.method(), path.as_str()) {
+        (Method::Get | Method::Head, "/metrics") => {
+            // A look that fails leaves what the last one found.
+            let _ = exporter.look();
+            (200, CONTENT_TYPE, exporter.text())
+        }
+        (Method::Get | Method::Head, "/") => {
+            let text = "<!DOCTYPE html><title>srd export</title><a href=\"/metrics\">Metrics</a>\n";
+            (200, "text/html; charset=utf-8", text.to_owned())
+        }
+        (Method::Get | Method::Head, _) => (404, "text/plain", "see /metrics\n".to_owned()),
+        _ => (405, "text/plain", "only GET and HEAD\n".to_owned()),
+    };
+    let mut response = Response::from_string(text)
+        .with_status_code(code)
+        // In one piece: simple clients do not know chunks.
+        .with_chunked_threshold(usize::MAX);
+    if let Ok(header) = Header::from_bytes("Content-Type", kind) {
+        response.add_header(header);
+    }
+    // The reader may have gone.
+    let _ = request.respond(response);
+}
