@@ -228,7 +228,7 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
         let left = match (&o.case, o.quick) {
             (Some(part), _) if names.is_empty() => {
-                format!("no case contains \"{part}\": the only case has no name; leave out --case")
+                format!("no case contains \"{part}\", as no case has a name; leave out --case")
             }
             (Some(part), _) => {
                 format!("no case contains \"{part}\"; the cases are {}", names.join(", "))
@@ -445,6 +445,13 @@ mod tests {
         let text = fails("srd-lab run incast --set engine.path=3");
         assert!(text.contains("unknown field `path`"), "{text}");
         assert!(Cli::try_parse_from(["srd-lab", "run", "incast", "--seeds", "0"]).is_err());
+        let nameless = std::env::temp_dir().join(format!("srd-nameless-{}", std::process::id()));
+        let spec = "name = \"a\"\ntitle = \"a\"\nnetwork.shape = \"back-to-back\"\n\
+            workload.pattern = \"permutation\"";
+        std::fs::write(&nameless, spec).unwrap();
+        let text = fails(&format!("srd-lab run {} --case b", nameless.display()));
+        std::fs::remove_file(&nameless).unwrap();
+        assert!(text.contains("no case contains \"b\", as no case has a name"), "{text}");
         // What depends on the network, too, is told when specs are read.
         for (set, part) in [
             ("workload.senders = 1_000", "workload.senders = 1000"),
