@@ -44,7 +44,7 @@ pub enum AsyncEvent {
         code: CloseCode,
     },
     /// This device has refused a peer that wanted a context without a seal, or with another key.
-    /// Reported once a second at most, and once a minute for one address.
+    /// Reported once a second at most, and once a minute for one address and reason.
     SealDenied {
         /// The peer.
         peer: Endpoint,

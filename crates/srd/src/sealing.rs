@@ -273,7 +273,7 @@ impl Sealing {
 
     /// The event that a peer was refused, now and then: anybody can cause it.
     fn refusal_event(&mut self, now: Time, peer: Endpoint, code: CloseCode) -> Option<AsyncEvent> {
-        self.denied.tell(now, peer.ip).then_some(AsyncEvent::SealDenied { peer, code })
+        self.denied.tell(now, peer.ip, code).then_some(AsyncEvent::SealDenied { peer, code })
     }
 }
 

@@ -149,8 +149,9 @@ fn a_measurement_with_another_key_ends_and_says_why() {
 fn programs_are_not_started_with_a_key_file_that_cannot_be_used() {
     let s = Scratch::new("unstarted");
     let (key, ran) = (s.path("keys"), s.path("ran"));
-    fs::write(s.0.join("in/libibverbs.so.1"), "").unwrap();
-    fs::write(s.0.join("in/libefa.so.1"), "").unwrap();
+    for library in ["libibverbs.so.1", "libefa.so.1", "libsrd_places.so.1"] {
+        fs::write(s.0.join("in").join(library), "").unwrap();
+    }
     let libraries = s.path("in");
     let start = |policy: &str| {
         let line = ["run", "--verbs-dir", &libraries, "--key", &key, "--", "touch", &ran];
