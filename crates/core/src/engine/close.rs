@@ -70,6 +70,23 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Opens the context with this tag anew, with another tag, if its peer has not answered yet: the
+    /// driver wants its handshake made anew, for example with another key. A refusal of the old one
+    /// is forgotten. Returns whether it did; a peer that is known may be about to use the old tag.
+    pub fn context_open_anew(&mut self, now: Time, tag: u32) -> bool {
+        let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return false };
+        let c = self.contexts.get_mut(ci);
+        if c.state() != ContextState::Opening || c.handshake().knows_peer() {
+            return false;
+        }
+        c.handshake_mut().open_again();
+        self.context_retag(ci);
+        self.open_send(now, ci);
+        self.shared.out.rearm_push(ci);
+        debug_assert!(!self.has_context(tag), "it has another tag");
+        true
+    }
+
     /// Ends the context with this tag at once: outstanding work ends with status 8, and whether the
     /// peer has received it is not known. The driver no longer has what the context needs, for
     /// example its key. Returns the peer; `None` if there is no such context.
