@@ -55,9 +55,9 @@ impl<O: Observer> Engine<O> {
     /// Closes the context with this tag if it is open, has no work, and rests
     /// ([`EngineConfig::idle_after`](crate::EngineConfig::idle_after)) or has heard nothing for
     /// 20 ms: the driver wants it opened anew, for example with another key. While packets of the
-    /// peer may be under way, it is left alone: a datagram among them would withdraw the Close after
-    /// the peer has agreed to it, and the next request would end as if the peer had lost the
-    /// context.
+    /// peer may be under way, it is left alone: a datagram among them would withdraw the Close
+    /// after the peer has agreed to it, and the next request would end as if the peer had lost
+    /// the context.
     pub fn context_close(&mut self, now: Time, tag: u32) {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
         let c = self.contexts.get(ci);
