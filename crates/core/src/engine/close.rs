@@ -70,9 +70,10 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Opens the context with this tag anew, with another tag, if its peer has not answered yet: the
-    /// driver wants its handshake made anew, for example with another key. A refusal of the old one
-    /// is forgotten. Returns whether it did; a peer that is known may be about to use the old tag.
+    /// Opens the context with this tag anew, with another tag, if its peer has not answered yet:
+    /// the driver wants its handshake made anew, for example with another key. A refusal of the old
+    /// one is forgotten. Returns whether it did; a peer that is known may be about to use the old
+    /// tag.
     pub fn context_open_anew(&mut self, now: Time, tag: u32) -> bool {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return false };
         let c = self.contexts.get_mut(ci);

@@ -367,8 +367,9 @@ impl SealLayer {
     }
 
     /// The pre-shared keys with these numbers are gone, or are other keys now: contexts that come
-    /// from them should end, those that are about to begin included, and [`Self::tick`] returns them
-    /// from now on. Handshakes of peers with these keys that wait for the engine are forgotten.
+    /// from them should end, those that are about to begin included, and [`Self::tick`] returns
+    /// them from now on. Handshakes of peers with these keys that wait for the engine are
+    /// forgotten.
     pub fn keys_removed(&mut self, ids: &[u32]) {
         self.waiting.retain(|waiting| !ids.contains(&waiting.proposal.key_id()));
         self.asked.retain(|asked| !ids.contains(&asked.key_id));
