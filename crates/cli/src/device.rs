@@ -15,7 +15,7 @@ use srd::{
     },
 };
 use std::{
-    fs::{File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io::BufWriter,
     net::IpAddr,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -361,17 +361,24 @@ pub fn key_check(policy: Option<&str>, set_by: &str) -> Result {
     )))
 }
 
-/// Creates a capture. With `secrets` nobody but its owner may read it.
+/// Creates a capture. With `secrets` nobody but its owner may read it: a file that existed is
+/// removed, since it may belong to somebody else, and others may have opened it before.
 fn capture_file(path: &Path, secrets: bool) -> Result<BufWriter<File>> {
     let fail = |e| Failure::new(format!("cannot write the capture {}: {e}", path.display()));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
+    let old = fs::canonicalize(path).ok().filter(|old| secrets && old.is_file());
+    if let Some(old) = &old {
+        fs::remove_file(old).map_err(fail)?;
+        options.create_new(true);
+    }
     if secrets {
         options.mode(0o600);
     }
+    let path = old.as_deref().unwrap_or(path);
     let file = options.open(path).map_err(fail)?;
     if secrets {
-        // One that existed keeps its mode otherwise.
+        // What existed and is no file, for example a named pipe, keeps its mode otherwise.
         file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
     }
     Ok(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))
@@ -392,6 +399,33 @@ impl OpenDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Somebody has opened the file before the secrets come.
+    #[test]
+    fn a_capture_with_secrets_is_a_new_file() {
+        use std::io::{Read, Write};
+        let path = std::env::temp_dir().join(format!("srd-secrets-{}", std::process::id()));
+        let mut others = [false, true].map(|secrets| {
+            // Another file than that of the turn before.
+            let _ = fs::remove_file(&path);
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+            let other = File::open(&path).unwrap();
+            let mut capture = capture_file(&path, secrets).unwrap();
+            capture.write_all(b"new").unwrap();
+            capture.flush().unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+            other
+        });
+        let seen = others.each_mut().map(|other| {
+            let mut text = String::new();
+            other.read_to_string(&mut text).unwrap();
+            text
+        });
+        assert_eq!(seen, ["new", "old"], "the first one has no secrets");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn slots_and_paths_are_checked() {

@@ -165,8 +165,8 @@ fn who_is_refused_by_its_seal_waits_less_and_others_do_not() {
     assert!(within(refused_after(CloseCode::NoRoom, false).0, late), "room may come");
 }
 
-/// The driver has another key: the Open leaves at once with another tag, a refusal of the old one
-/// is forgotten, and a late answer to it opens nothing.
+/// The driver has another key: the Open leaves at once with another tag, and a refusal of the old
+/// one is forgotten.
 #[test]
 fn an_open_without_an_answer_is_begun_anew_for_another_key() {
     let (mut host, tag, began) = opening();

@@ -1,6 +1,11 @@
 //! `srd export`: what processes show, as metrics for Prometheus.
 
-use super::{metrics, text::CONTENT_TYPE, totals::Totals};
+use super::{
+    http::{self, Answer},
+    metrics,
+    text::CONTENT_TYPE,
+    totals::Totals,
+};
 use crate::{
     failure::{Failure, Result},
     output,
@@ -9,15 +14,15 @@ use crate::{
 };
 use srd_share::status::{StatusList, StatusScope, status_list};
 use std::{
-    fs, io,
-    net::SocketAddr,
+    fs::{self, File},
+    io::{self, Write},
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
-use tiny_http::{Header, Method, Request, Response, Server};
 
 const EXAMPLES: &str = "Examples:
   srd export --listen 0.0.0.0:9876      serve http://HOST:9876/metrics until Ctrl-C or SIGTERM
@@ -40,8 +45,9 @@ pub const DASHBOARD: &str = include_str!("../../assets/grafana.json");
 /// How often processes are looked at: what a process does after the last look, when it ends, is not
 /// counted in the totals.
 const LOOK: Duration = Duration::from_secs(1);
-/// Answers under way at once: a reader that does not read must not keep the next from reading.
-const ANSWERS: usize = 4;
+/// Age of what is known of the processes up to which a request gets it: however many ask, the
+/// processes are looked at so often at most.
+const FRESH: Duration = Duration::from_millis(100);
 /// How often it looks whether it is to end.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
@@ -102,7 +108,16 @@ pub fn run(args: &ExportArgs, stop: &Stop) -> Result {
 struct Exporter {
     scope: StatusScope,
     paths: bool,
-    state: Mutex<(StatusList, Totals)>,
+    state: Mutex<State>,
+}
+
+/// What is known of the processes.
+#[derive(Default)]
+struct State {
+    list: StatusList,
+    totals: Totals,
+    /// When they were looked at.
+    at: Option<Instant>,
 }
 
 impl Exporter {
@@ -117,14 +132,20 @@ impl Exporter {
             Failure::new(format!("cannot read /dev/shm, in which processes show their status: {e}"))
         })?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.1.add(&list.rows, self.paths);
-        state.0 = list;
+        state.totals.add(&list.rows, self.paths);
+        (state.list, state.at) = (list, Some(Instant::now()));
         Ok(())
+    }
+
+    /// Looks at the processes unless that was done just now.
+    fn look_again(&self) -> Result {
+        let at = self.state.lock().unwrap_or_else(PoisonError::into_inner).at;
+        if at.is_some_and(|at| at.elapsed() < FRESH) { Ok(()) } else { self.look() }
     }
 
     fn text(&self) -> String {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (list, totals) = &*state;
+        let State { list, totals, .. } = &*state;
         metrics::text(&list.rows, totals, list.foreign, self.paths)
     }
 
@@ -165,7 +186,15 @@ fn write_often(exporter: &Exporter, file: &Path, interval: Duration, stop: &Stop
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     // node_exporter reads files that end with .prom only.
     let half = file.with_extension(format!("prom.{}", process::id()));
-    let done = fs::write(&half, text).and_then(|()| fs::rename(&half, file));
+    // What has the name is a rest, or a link that somebody else has put there: nothing is written
+    // through it.
+    let _ = fs::remove_file(&half);
+    let done = File::options()
+        .write(true)
+        .create_new(true)
+        .open(&half)
+        .and_then(|mut new| new.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&half, file));
     if done.is_err() {
         let _ = fs::remove_file(&half);
     }
@@ -174,45 +203,50 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 
 /// Serves the metrics by HTTP.
 fn serve(exporter: &Arc<Exporter>, at: SocketAddr, stop: &Stop) -> Result {
-    let server = Server::http(at).map_err(|e| {
-        Failure::new(format!("cannot listen at {at}: {e}; choose another address or port"))
-    })?;
-    output::line(&format!("http://{}/metrics", server.server_addr()))?;
-    let server = Arc::new(server);
-    for _ in 0..ANSWERS {
-        let (exporter, server) = (Arc::clone(exporter), Arc::clone(&server));
-        // They end with the process: one may wait for a reader that does not read.
-        thread::spawn(move || {
-            while let Ok(request) = server.recv() {
-                answer(&exporter, request);
-            }
-        });
-    }
+    let fail =
+        |e| Failure::new(format!("cannot listen at {at}: {e}; choose another address or port"));
+    let listener = TcpListener::bind(at).map_err(fail)?;
+    output::line(&format!("http://{}/metrics", listener.local_addr().map_err(fail)?))?;
+    let answering = Arc::clone(exporter);
+    // It ends with the process.
+    thread::spawn(move || {
+        http::serve(&listener, move |method, path| answer(&answering, method, path));
+    });
     exporter.watch(stop, || Ok(()))
 }
 
-fn answer(exporter: &Exporter, request: Request) {
-    let path = request.url().split('?').next().unwrap_or_default().to_owned();
-    let (code, kind, text) = match (request.method(), path.as_str()) {
-        (Method::Get | Method::Head, "/metrics") => {
+fn answer(exporter: &Exporter, method: &str, path: &str) -> Answer {
+    let (status, kind, text) = match (method, path) {
+        ("GET" | "HEAD", "/metrics") => {
             // A look that fails leaves what the last one found.
-            let _ = exporter.look();
-            (200, CONTENT_TYPE, exporter.text())
+            let _ = exporter.look_again();
+            ("200 OK", CONTENT_TYPE, exporter.text())
         }
-        (Method::Get | Method::Head, "/") => {
+        ("GET" | "HEAD", "/") => {
             let text = "<!DOCTYPE html><title>srd export</title><a href=\"/metrics\">Metrics</a>\n";
-            (200, "text/html; charset=utf-8", text.to_owned())
+            ("200 OK", "text/html; charset=utf-8", text.to_owned())
         }
-        (Method::Get | Method::Head, _) => (404, "text/plain", "see /metrics\n".to_owned()),
-        _ => (405, "text/plain", "only GET and HEAD\n".to_owned()),
+        ("GET" | "HEAD", _) => ("404 Not Found", "text/plain", "see /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "text/plain", "only GET and HEAD\n".to_owned()),
     };
-    let mut response = Response::from_string(text)
-        .with_status_code(code)
-        // In one piece: simple clients do not know chunks.
-        .with_chunked_threshold(usize::MAX);
-    if let Ok(header) = Header::from_bytes("Content-Type", kind) {
-        response.add_header(header);
+    Answer { status, kind, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = std::env::temp_dir().join(format!("srd-replace-{}", process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (file, victim) = (folder.join("srd.prom"), folder.join("victim"));
+        fs::write(&victim, "victim").unwrap();
+        symlink(&victim, folder.join(format!("srd.prom.{}", process::id()))).unwrap();
+        replace(&file, "text").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "victim");
+        fs::remove_dir_all(&folder).unwrap();
     }
-    // The reader may have gone.
-    let _ = request.respond(response);
 }

@@ -2,6 +2,7 @@
 //! devices write ([`srd_share::status`]).
 
 pub mod export;
+mod http;
 mod metrics;
 pub mod rates;
 pub mod stat;

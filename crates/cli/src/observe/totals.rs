@@ -10,6 +10,12 @@ use std::{collections::BTreeMap, net::IpAddr};
 /// Most paths to count; those beyond are not counted.
 const PATHS_MAX: usize = 16_384;
 
+/// Most names of devices: users choose them. What devices with more names do is counted as that of
+/// [`OTHER`].
+const DEVICES_MAX: usize = 256;
+/// Name for the devices beyond.
+const OTHER: &str = "other";
+
 /// A path of a device to an address.
 pub type PathKey = (String, IpAddr, u8);
 
@@ -58,9 +64,12 @@ impl Totals {
                 paths: BTreeMap::new(),
                 is_new: self.began,
             });
-            let total = self.devices.entry(s.name.clone()).or_insert([0; Counter::COUNT]);
+            let fits =
+                self.devices.len() < DEVICES_MAX || self.devices.contains_key(s.name.as_str());
+            let name = if fits { s.name.as_str() } else { OTHER };
+            let total = self.devices.entry(name.to_owned()).or_insert([0; Counter::COUNT]);
             for (i, now) in s.counters.iter().enumerate() {
-                total[i] += now.saturating_sub(seen.counters[i]);
+                total[i] = total[i].saturating_add(now.saturating_sub(seen.counters[i]));
             }
             seen.counters = s.counters;
             if with_paths {
@@ -76,16 +85,19 @@ impl Totals {
             for path in &peer.paths {
                 let now = PathTotal::of(path);
                 let first = if seen.is_new { PathTotal::default() } else { now };
-                let then = seen.paths.insert((peer.ip, path.path), now).unwrap_or(first);
                 let at = (s.name.clone(), peer.ip, path.path);
                 if self.paths.len() >= PATHS_MAX && !self.paths.contains_key(&at) {
                     self.paths_dropped += 1;
                     continue;
                 }
+                let then = seen.paths.insert((peer.ip, path.path), now).unwrap_or(first);
                 let total = self.paths.entry(at).or_default();
-                total.sent += now.sent.saturating_sub(then.sent);
-                total.lost += now.lost.saturating_sub(then.lost);
-                total.ce += now.ce.saturating_sub(then.ce);
+                let add = |total: &mut u64, now: u64, then: u64| {
+                    *total = total.saturating_add(now.saturating_sub(then));
+                };
+                add(&mut total.sent, now.sent, then.sent);
+                add(&mut total.lost, now.lost, then.lost);
+                add(&mut total.ce, now.ce, then.ce);
             }
         }
     }
@@ -125,5 +137,20 @@ mod tests {
         assert_eq!(after(&[row(2, 6)]), 16, "what the ended one did stays");
         assert_eq!(after(&[]), 16);
         assert_eq!(after(&[row(1, 7)]), 23, "another process with the same number");
+    }
+
+    /// What root exports, other users wrote.
+    #[test]
+    fn names_and_numbers_that_users_choose_have_bounds() {
+        let mut totals = Totals::default();
+        totals.add(&[], false);
+        for i in 0..10 * DEVICES_MAX {
+            let mut liar = row(1, u64::MAX);
+            liar.status.name = format!("srd{i}");
+            liar.status.opened_ns = i as u64;
+            totals.add(&[liar], false);
+        }
+        assert_eq!(totals.devices.len(), DEVICES_MAX + 1);
+        assert_eq!(totals.devices[OTHER][Counter::TxPkts as usize], u64::MAX);
     }
 }

@@ -86,6 +86,44 @@ fn metrics_of_running_processes_are_served_and_totals_keep_those_that_ended() {
     exporter.signal(rustix::process::Signal::TERM);
 }
 
+/// What anybody who reaches the port may send: announced bodies that never come (one longer than
+/// the memory, one longer than numbers go), heads that never end, readers that say nothing.
+#[test]
+fn nobody_who_asks_keeps_others_from_their_answer() {
+    let exporter = Running::start(srd(&["export", "--listen", "127.0.0.1:0"]));
+    until("it listens", || exporter.stdout().contains("/metrics"));
+    let url = exporter.stdout();
+    let address = url.trim().strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
+    let begin = |text: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // One that was ended already cannot be written to.
+        let _ = stream.write_all(text.as_bytes());
+        stream
+    };
+    let mut held = Vec::new();
+    for bytes in ["2000", "100000000000000", "18446744073709551615", "-1", "x"] {
+        for length in ["Content-Length", "Expect: 100-continue\r\nContent-Length"] {
+            let head = format!("POST /metrics HTTP/1.1\r\nHost: x\r\n{length}: {bytes}\r\n\r\n");
+            held.extend((0..10).map(|_| begin(&head)));
+        }
+    }
+    held.extend((0..200).map(|i| begin(["", "GET /metrics HTTP/1.1\r\nHost: "][i % 2])));
+    assert!(http(address, "GET /metrics").1.contains("\nsrd_export_devices_of_others "));
+    let threads = format!("/proc/{}/task", exporter.pid());
+    let threads = fs::read_dir(threads).unwrap().count();
+    assert!(threads <= 2 + 32, "{threads} threads for {} connections", held.len());
+    drop(held);
+    let mut long = begin(&format!("GET /{} HTTP/1.1\r\n", "x".repeat(20_000)));
+    let mut answer = String::new();
+    long.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    assert!(http(address, "GET /metrics x").0.starts_with("HTTP/1.1 400 "));
+    let (head, body) = http(address, "HEAD /metrics");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
+    exporter.signal(rustix::process::Signal::TERM);
+}
+
 #[test]
 fn the_file_for_node_exporter_is_replaced_whole_and_holds_the_same_metrics() {
     let folder = std::env::temp_dir().join(format!("srd-export-{}", std::process::id()));

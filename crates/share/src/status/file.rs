@@ -4,7 +4,10 @@ use super::{Status, fields};
 use crate::map::{Map, file_link, file_reserve, user};
 use crate::process::Owner;
 use crate::segment::{FOLDER, namespaces};
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
+use std::hash::BuildHasher;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -20,7 +23,7 @@ const HEAD_WORDS: usize = 3;
 const COPY_HEAD_WORDS: usize = 3;
 /// Most paths of a device, which decides on the largest file.
 const PATHS_MAX: u16 = 256;
-/// Most files that a reader looks at.
+/// Most files of one user that a reader looks at.
 const FILES_MAX: usize = 4096;
 /// Most files that a device looks at when it is opened, to remove those of killed processes.
 const SWEPT_MAX: usize = 32;
@@ -105,10 +108,18 @@ impl StatusFile {
     pub fn create(paths: u16) -> io::Result<Self> {
         let (network, pids) = namespaces();
         let (uid, pid) = (user(), std::process::id());
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{uid}-{network}-{pids}-{pid}-{number}");
+        let at = |number: u32| {
+            let name = format!("{PREFIX}{uid}-{network}-{pids}-{pid}-{number}");
+            Self::create_at(&Path::new(FOLDER).join(name), paths)
+        };
         sweep(Path::new(FOLDER));
-        Self::create_at(&Path::new(FOLDER).join(name), paths)
+        match at(NEXT.fetch_add(1, Ordering::Relaxed)) {
+            // Somebody else has made a file with that name. Nobody can guess the other one.
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                at(RandomState::new().hash_one(pid) as u32)
+            }
+            other => other,
+        }
     }
 
     fn create_at(path: &Path, paths: u16) -> io::Result<Self> {
@@ -132,7 +143,8 @@ impl StatusFile {
         match file_link(&file, path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
                 // The number of this process: the file is that of one that was killed, or of a
-                // program that this process ran before.
+                // program that this process ran before. If it belongs to somebody else, the caller
+                // takes another name.
                 fs::remove_file(path)?;
                 file_link(&file, path)?;
             }
@@ -183,8 +195,19 @@ pub fn status_list(scope: StatusScope) -> io::Result<StatusList> {
 fn list_in(folder: &Path, scope: StatusScope) -> io::Result<StatusList> {
     let (network, pids) = namespaces();
     let mut list = StatusList::default();
-    for (path, name) in files(folder)?.into_iter().take(FILES_MAX) {
+    let mut looked_at: BTreeMap<u32, usize> = BTreeMap::new();
+    for (path, name) in files(folder)? {
         if scope == StatusScope::Network && name.network != network {
+            continue;
+        }
+        // Anybody can make files with any name here: what belongs to somebody else than the name
+        // says is no status, and nobody's files hide those of others.
+        if fs::symlink_metadata(&path).is_ok_and(|meta| meta.uid() != name.uid) {
+            continue;
+        }
+        let files = looked_at.entry(name.uid).or_default();
+        *files += 1;
+        if *files > FILES_MAX {
             continue;
         }
         match read(&path, &name, name.pids == pids) {

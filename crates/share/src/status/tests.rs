@@ -171,6 +171,25 @@ fn files_of_ended_processes_are_removed_and_other_files_are_not_touched() {
     assert!(!killed.exists());
 }
 
+/// Another user fills the folder with names that come first: the files are his, whatever they say.
+#[test]
+fn files_in_the_name_of_somebody_else_hide_nobody() {
+    let place = Place::new("others");
+    let [name, _] = names(std::process::id());
+    let mut file = create_at(&place.0.join(&name), 16).unwrap();
+    file.write(&mut status(&mut Rng::from_seed(5), 1, 16));
+    let head = "srd-status-v1-";
+    let (uid, rest) = name.strip_prefix(head).unwrap().split_once('-').unwrap();
+    let other = uid.parse::<u32>().unwrap() + 1;
+    // A number may begin with a plus, which comes before all digits.
+    for i in 0..4096 {
+        File::create(place.0.join(format!("{head}+{other}-{rest}{i}"))).unwrap();
+    }
+    let list = list_in(&place.0, StatusScope::Host).unwrap();
+    assert_eq!((list.rows.len(), list.foreign, list.unread), (1, 0, 0));
+    drop(file);
+}
+
 #[test]
 fn damage_is_noticed_and_no_bytes_cause_a_panic() {
     let place = Place::new("damage");
