@@ -164,3 +164,40 @@ fn who_is_refused_by_its_seal_waits_less_and_others_do_not() {
     }
     assert!(within(refused_after(CloseCode::NoRoom, false).0, late), "room may come");
 }
+
+/// The driver has another key: the Open leaves at once with another tag, a refusal of the old one is
+/// forgotten, and a late answer to it opens nothing.
+#[test]
+fn an_open_without_an_answer_is_begun_anew_for_another_key() {
+    let (mut host, tag, began) = opening();
+    let body = Body::Reset { echo_tag: 0, code: CloseCode::KeyUnknown, nonce: 0 };
+    host.receive(began, &from(ip(7)), &stranger(body, 0, tag), &[]);
+    let now = began + Span::from_us(10);
+    assert!(!host.engine.context_open_anew(now, tag.wrapping_add(1)), "nobody has this tag");
+    assert!(host.engine.context_open_anew(now, tag));
+    assert!(!host.engine.has_context(tag));
+    let opens = host.transmit(now);
+    let again = opens.iter().find_map(|f| match f.body {
+        Body::Open(p) => Some(p.tag),
+        _ => None,
+    });
+    assert!(again.is_some_and(|again| again != tag && host.engine.has_context(again)));
+    let mut now = now;
+    while host.statuses().is_empty() {
+        now += Span::from_ms(10);
+        host.engine.handle_timeout(now);
+        host.transmit(now);
+        host.collect();
+        assert!(now.since(began) < Span::from_secs(60));
+    }
+    assert!(now.since(began) >= Span::from_secs(20), "the new Open has its whole time");
+}
+
+#[test]
+fn a_context_whose_peer_has_answered_is_not_opened_anew() {
+    let mut p = sealing();
+    let (tag, now) = (p.net.tag_for(1), p.net.now);
+    assert!(!p.net.hosts[0].engine.context_open_anew(now, tag));
+    p.work(10);
+    assert_eq!(p.net.hosts[0].engine.counters().contexts_closed, 0);
+}

@@ -279,11 +279,18 @@ impl Sealing {
 
 impl Sealing {
     /// Takes a new version of the key file, if one was found.
-    fn news_take(&mut self) -> Option<AsyncEvent> {
+    fn news_take(&mut self, engine: &mut Engine, now: Time) -> Option<AsyncEvent> {
         match self.watch.take()? {
             Ok((ring, change)) => {
                 (self.ring, self.problem) = (ring, None);
                 self.layer.keys_removed(&change.removed);
+                if change.sending.is_some() {
+                    for tag in self.layer.handshakes_begun() {
+                        if engine.context_open_anew(now, tag) {
+                            self.layer.handshake_forget(tag);
+                        }
+                    }
+                }
                 // Contexts of removed keys are looked for at once.
                 self.ticks_at = Time(0);
                 None
@@ -300,8 +307,9 @@ impl Sealing {
         self.watch.ask();
         let tags = self.layer.tick(&self.ring, |tag| engine.has_context(tag));
         let since = |tag: u32| {
-            let known = self.retired.iter().find(|(of, _)| *of == tag);
-            (tag, known.map_or(now, |(_, since)| *since))
+            // Both lists are in the order of the tags.
+            let known = self.retired.binary_search_by_key(&tag, |(of, _)| *of);
+            (tag, known.map_or(now, |at| self.retired[at].1))
         };
         self.retired = tags.into_iter().map(since).collect();
         if !self.retired.is_empty() {
@@ -341,7 +349,7 @@ impl Nic {
     #[cold]
     fn seal_tick_now(&mut self, shared: &Shared, now: Time) -> bool {
         let Self { seal: Some(seal), engine, .. } = self else { return false };
-        if let Some(event) = seal.news_take() {
+        if let Some(event) = seal.news_take(engine, now) {
             shared.events.push(event);
         }
         if seal.ticks_at <= now {

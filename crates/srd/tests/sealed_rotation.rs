@@ -187,3 +187,43 @@ fn a_pause_between_messages_is_enough_for_another_key() {
     assert_eq!(stream.finish(), 0, "no message failed");
     assert_eq!((removals(&a), removals(&b)), (0, 0));
 }
+
+/// The first key changes while nobody has answered the Open, which the peer would refuse by now.
+#[test]
+fn a_handshake_without_an_answer_is_begun_anew_with_the_first_key() {
+    let folder = Folder::new();
+    let (at_a, at_b) = (folder.key("a"), folder.key("b"));
+    for _ in 0..3 {
+        key_file_rotate(&at_b).unwrap();
+    }
+    let world = MemWorld::new(1000);
+    let open = |host, key: &Path| {
+        let mut config = sealed(world.config(host), Some(key), None);
+        config.tune = Some(Box::new(|engine| {
+            engine.loss.unreachable_after = srd::Span::from_secs(20);
+        }));
+        Node::new(Device::open(config).unwrap())
+    };
+    let (a, b) = (open(1, &at_a), open(2, &at_b));
+    let to_b = a.ah_to(&b);
+    b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
+    let wr = SendWr::send(2, &to_b, b.qp.qpn(), QKEY).inline(&[]);
+    a.qp.post_send(&wr).unwrap();
+    // The peer looks at nothing until the key file has changed.
+    let keys = || a.device.seal().unwrap().unwrap().keys;
+    let opens = || a.device.counters().unwrap().engine.opens_sent;
+    let end = Instant::now() + PATIENCE;
+    let wait = |done: &dyn Fn() -> bool| {
+        while !done() {
+            assert!(Instant::now() < end, "{:?}, {} Opens", keys(), opens());
+            assert!(a.cq.poll_one().unwrap().is_none(), "the request waits");
+        }
+    };
+    wait(&|| opens() > 0);
+    assert_eq!(keys(), [1]);
+    replace(&folder, &at_b, &at_a);
+    wait(&|| keys() == [2]);
+    let sent = a.next(&b);
+    assert_eq!((sent.wr_id, sent.status), (2, Status::Ok));
+    assert_eq!((handshakes(&a), handshakes(&b)), (1, 1));
+}

@@ -182,13 +182,18 @@ impl Member {
     }
 
     /// Takes the next step of a change to a new key: the key file has another content now.
-    pub fn ring_step(&mut self, plan: &Plan, seed: u64, id: usize, step: usize) {
+    pub fn ring_step(&mut self, plan: &Plan, seed: u64, id: usize, step: usize, now: u64) {
         self.step = step;
         let ring = ring_of(plan, seed, id, step);
         let gone: Vec<u32> = self.ring.ids().filter(|&id| ring.accepted(id).is_none()).collect();
+        let other = ring.sending().id() != self.ring.sending().id();
         self.ring = ring;
-        if let Some(layer) = &mut self.layer {
-            layer.keys_removed(&gone);
+        let Self { layer: Some(layer), engine, .. } = self else { return };
+        layer.keys_removed(&gone);
+        for tag in layer.handshakes_begun() {
+            if other && engine.context_open_anew(Time(now), tag) {
+                layer.handshake_forget(tag);
+            }
         }
     }
 

@@ -182,9 +182,7 @@ fn plan(d: &mut Draw) -> Plan {
 /// strangers can make contexts that the peer does not know, and handshakes begin anew.
 fn answers_lose(d: &mut Draw, plan: &mut Plan) {
     let lax = !plan.policies.contains(&Policy::Require);
-    // The steps of a change of keys are closer than the time after which a peer is given up: a
-    // handshake that begins with the old key could end after its removal.
-    if plan.rotation.is_some() || !d.percent(if lax { 80 } else { 30 }) {
+    if !d.percent(if lax { 80 } else { 30 }) {
         return;
     }
     plan.answers_lost = [d.range(1, 3) as u32, d.below(3) as u32];

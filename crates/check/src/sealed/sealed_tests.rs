@@ -13,7 +13,7 @@ fn a_share_of_the_seeds_is_sealed_and_each_kind_of_world_comes() {
     for answers in [[1, 0], [3, 0], [3, 2]] {
         assert!(count(&|p| p.answers_lost == answers) > 3, "{answers:?}");
     }
-    assert!(plans.iter().all(|p| p.rotation.is_none() || p.answers_lost == [0, 0]));
+    assert!(count(&|p| p.rotation.is_some() && p.answers_lost[0] > 0) > 3);
     for threat in Threat::ALL {
         assert!(count(&|p| p.threats.contains(&threat)) > 50, "{threat:?}");
     }

@@ -242,7 +242,8 @@ impl<'a> Stage<'a> {
             let step = self.members[id].step;
             if steps.get(step).is_some_and(|at| at + 20_000 * id as u64 <= self.now) {
                 self.note(|| format!("member {id} takes step {} of a new key", step + 1));
-                self.members[id].ring_step(self.plan, self.seed, id, step + 1);
+                self.members[id].ring_step(self.plan, self.seed, id, step + 1, self.now);
+                self.turn(id);
             }
         }
     }

@@ -52,20 +52,39 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Closes the context with this tag if it is open, has no work and has heard nothing for 20 ms:
-    /// the driver wants it opened anew, for example with another key. While packets of the peer may
-    /// be under way, it is left alone: a datagram among them would withdraw the Close after the
-    /// peer has agreed to it, and the next request would end as if the peer had lost the context.
+    /// Closes the context with this tag if it is open, has no work, and rests
+    /// ([`EngineConfig::idle_after`](crate::EngineConfig::idle_after)) or has heard nothing for
+    /// 20 ms: the driver wants it opened anew, for example with another key. While packets of the
+    /// peer may be under way, it is left alone: a datagram among them would withdraw the Close after
+    /// the peer has agreed to it, and the next request would end as if the peer had lost the
+    /// context.
     pub fn context_close(&mut self, now: Time, tag: u32) {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return };
         let c = self.contexts.get(ci);
         debug_assert_eq!(c.handshake().local_tag(), OwnTag(tag), "found by its tag");
         let served = c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         let done = c.outstanding() == 0 && served;
-        let quiet = now.since(c.last_heard()) >= CLOSE_QUIET;
+        let quiet = !c.is_active() || now.since(c.last_heard()) >= CLOSE_QUIET;
         if c.state() == ContextState::Open && done && quiet {
             self.close_begin(now, ci);
         }
+    }
+
+    /// Opens the context with this tag anew, with another tag, if its peer has not answered yet: the
+    /// driver wants its handshake made anew, for example with another key. A refusal of the old one
+    /// is forgotten. Returns whether it did; a peer that is known may be about to use the old tag.
+    pub fn context_open_anew(&mut self, now: Time, tag: u32) -> bool {
+        let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return false };
+        let c = self.contexts.get_mut(ci);
+        if c.state() != ContextState::Opening || c.handshake().knows_peer() {
+            return false;
+        }
+        c.handshake_mut().open_again();
+        self.context_retag(ci);
+        self.open_send(now, ci);
+        self.shared.out.rearm_push(ci);
+        debug_assert!(!self.has_context(tag), "it has another tag");
+        true
     }
 
     /// Ends the context with this tag at once: outstanding work ends with status 8, and whether the

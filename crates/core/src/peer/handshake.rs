@@ -256,6 +256,12 @@ impl Handshake {
         self.open_anew();
         Some(from)
     }
+    /// Starts to open again while no Open was answered; a refusal is forgotten.
+    pub fn open_again(&mut self) {
+        debug_assert!(self.state == ContextState::Opening && !self.knows_peer(), "not answered");
+        self.refusal_told = false;
+        self.open_anew();
+    }
     /// Opens the context, because the peer holds our tag. Returns the previous state, `None` if the
     /// context was open already.
     pub fn confirm(&mut self) -> Option<ContextState> {

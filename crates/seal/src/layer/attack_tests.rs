@@ -209,6 +209,56 @@ fn a_key_that_is_replaced_under_its_number_retires_its_contexts() {
     assert_eq!(b.tick(&other, |_| true), [TAG_B], "until it has ended");
 }
 
+/// Who has the key that is replaced answers a handshake that was begun with it, late: the context
+/// must end like those that were open.
+#[test]
+fn a_handshake_that_outlives_its_key_gives_a_retired_context() {
+    let (ring, other) = (ring(KEY), ring(OTHER_KEY));
+    let (mut a, mut b) = (layer(1, Policy::Require), layer(2, Policy::Require));
+    let mut opens = a.handshake_out(&ring, end(2), &open_of_a(0), 0).datagrams;
+    assert_eq!(b.receive(&ring, ip(1), &mut opens[0]), Incoming::Made);
+    let ack = ack_of(TAG_B, START_B, TAG_A);
+    let mut acks = b.handshake_out(&ring, end(1), &ack, 0).datagrams;
+    a.keys_removed(&[7]);
+    assert_eq!(a.receive(&other, ip(2), &mut acks[0]), Incoming::Made);
+    assert_eq!(a.tick(&other, |_| true), [TAG_A]);
+    // The other side: what waits for the engine is forgotten.
+    let mut late = layer(2, Policy::Require);
+    let mut opens = a.handshake_out(&ring, end(2), &open_of(TAG_A + 1, 0), 0).datagrams;
+    assert_eq!(late.receive(&ring, ip(1), &mut opens[0]), Incoming::Made);
+    late.keys_removed(&[7]);
+    let out = late.handshake_out(&other, end(1), &ack_of(TAG_B, START_B, TAG_A + 1), 0);
+    assert!(out.datagrams.is_empty() && !out.plain);
+    assert_eq!(late.contexts(), 0);
+}
+
+/// The key file names another key to send with: handshakes without an answer are begun anew, with
+/// another tag, and late answers to the old ones change nothing.
+#[test]
+fn handshakes_of_another_key_are_given_up() {
+    let both = ring(&format!("8 {}\n{KEY}", &OTHER_KEY[2..]));
+    let new = ring(&format!("8 {}", &OTHER_KEY[2..]));
+    let old = ring(KEY);
+    let (mut a, mut b) = (layer(1, Policy::Require), layer(2, Policy::Require));
+    let mut opens = a.handshake_out(&old, end(2), &open_of_a(0), 0).datagrams;
+    assert_eq!(b.receive(&both, ip(1), &mut opens[0].clone()), Incoming::Made);
+    let ack = ack_of(TAG_B, START_B, TAG_A);
+    let mut late = b.handshake_out(&both, end(1), &ack, 0).datagrams;
+    let refused = layer(2, Policy::Require).receive(&new, ip(1), &mut opens[0]);
+    assert_eq!(refused, Incoming::Refuse(TAG_A, CloseCode::KeyUnknown));
+    assert_eq!(a.handshakes_begun(), [TAG_A]);
+    a.handshake_forget(TAG_A);
+    assert!(a.handshakes_begun().is_empty());
+    assert_eq!(a.receive(&both, ip(2), &mut late[0]), Incoming::Dropped);
+    let mut opens = a.handshake_out(&both, end(2), &open_of(TAG_A + 1, 5), 0).datagrams;
+    let mut c = layer(2, Policy::Require);
+    assert_eq!(c.receive(&new, ip(1), &mut opens[0]), Incoming::Made);
+    let ack = ack_of(TAG_B, START_B, TAG_A + 1);
+    let mut acks = c.handshake_out(&new, end(1), &ack, 0).datagrams;
+    assert_eq!(a.receive(&both, ip(2), &mut acks[0]), Incoming::Made);
+    assert!(a.tick(&new, |tag| tag == TAG_A + 1).is_empty());
+}
+
 #[test]
 fn only_the_peer_is_believed_that_it_has_no_key() {
     let mut a = layer(1, Policy::Prefer);

@@ -224,9 +224,13 @@ impl SealLayer {
             self.made_open(datagram, PacketType::OpenAck, tag, &params, 0, padded);
             return Ok(Incoming::Made);
         }
+        let retired = entry.own_retired;
         self.settle(tag);
         if peer_tag == 0 || self.keys_set(tag, peer_tag, session, key_id).is_none() {
             return Err(Refusal::Tag);
+        }
+        if let Some(entry) = self.entries.get_mut(&tag) {
+            entry.retired = retired;
         }
         let padded = if datagram.len() > SEALED_OPEN_ACK_BYTES { datagram.len() } else { 0 };
         self.made_open(datagram, PacketType::OpenAck, tag, &params, 0, padded);

@@ -135,6 +135,8 @@ struct Entry {
     initiator: Option<Box<Initiator>>,
     /// First transmission number of the handshake that was begun.
     own_start: u64,
+    /// The pre-shared key of the handshake that was begun is gone since, or is another key now.
+    own_retired: bool,
     /// Opens of the engine since `half` is there.
     opens: u8,
     /// [`Policy::Prefer`]: this context is not sealed.
@@ -156,6 +158,7 @@ impl Entry {
             half: None,
             initiator: None,
             own_start: 0,
+            own_retired: false,
             opens: 0,
             plain: false,
             key_id: 0,
@@ -366,10 +369,37 @@ impl SealLayer {
     }
 
     /// The pre-shared keys with these numbers are gone, or are other keys now: contexts that come
-    /// from them should end, and [`Self::tick`] returns them from now on.
+    /// from them should end, those that are about to begin included, and [`Self::tick`] returns them
+    /// from now on. Handshakes of peers with these keys that wait for the engine are forgotten.
     pub fn keys_removed(&mut self, ids: &[u32]) {
-        for entry in self.entries.values_mut().filter(|entry| ids.contains(&entry.key_id)) {
-            entry.retired |= entry.slot.is_some();
+        self.waiting.retain(|waiting| !ids.contains(&waiting.proposal.key_id()));
+        self.asked.retain(|asked| !ids.contains(&asked.key_id));
+        self.entries.values_mut().for_each(|entry| {
+            entry.retired |= entry.slot.is_some() && ids.contains(&entry.key_id);
+            let begun = entry.initiator.as_ref().map(|initiator| initiator.key_id());
+            entry.own_retired |= begun.is_some_and(|id| ids.contains(&id));
+        });
+    }
+
+    /// Handshakes begin with another pre-shared key from now on: the tags, in order, of those that
+    /// were begun with the one before and are not answered. The engine should open each of them
+    /// with another tag, and tell that by [`Self::handshake_forget`]: peers that are a step ahead
+    /// in a change of keys may not accept the key before any more.
+    pub fn handshakes_begun(&self) -> Vec<u32> {
+        let begun = self.entries.iter().filter(|(_, entry)| entry.initiator.is_some());
+        let mut tags: Vec<u32> = begun.map(|(&tag, _)| tag).collect();
+        tags.sort_unstable();
+        tags
+    }
+
+    /// The engine has given up this tag: a late answer to the handshake that was begun for it has
+    /// no effect.
+    pub fn handshake_forget(&mut self, tag: u32) {
+        if let Some(entry) = self.entries.get_mut(&tag) {
+            entry.initiator = None;
+            if self.opening.get(&entry.peer) == Some(&tag) {
+                self.opening.remove(&entry.peer);
+            }
         }
     }
 

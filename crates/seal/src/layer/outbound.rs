@@ -217,7 +217,7 @@ impl SealLayer {
                 Initiator::new(key, &ends, self.cfg.limits, p.tag, &offer, ephemeral).ok()?;
             let entry = self.entries.get_mut(&p.tag)?;
             entry.initiator = Some(Box::new(made));
-            entry.own_start = p.tx_num_start;
+            (entry.own_start, entry.own_retired) = (p.tx_num_start, false);
         }
         self.opening.insert(dst, p.tag);
         self.entries.get(&p.tag)?.initiator.as_deref()
