@@ -31,7 +31,7 @@ struct Totals {
     retransmitted: u64,
     paths: u32,
     peers: u64,
-    /// Devices that need not have sealed what they sent.
+    /// Devices that have sent something without a seal, or could not have had one.
     unsealed: u64,
 }
 
@@ -71,8 +71,9 @@ pub(crate) fn account(device: &Device) {
     totals.retransmitted += engine.retrans_pkts;
     totals.paths = totals.paths.max(counters.paths_used);
     totals.peers += engine.contexts_opened;
-    let requires = |status: srd::SealStatus| status.policy == srd::seal::Policy::Require;
-    if !device.seal().is_ok_and(|status| status.is_some_and(requires)) {
+    // With the policy prefer it depends on the peers.
+    let all_sealed = |status: srd::SealStatus| status.counters.plain == 0;
+    if !device.seal().is_ok_and(|status| status.is_some_and(all_sealed)) {
         totals.unsealed += 1;
     }
 }

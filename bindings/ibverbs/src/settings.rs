@@ -3,7 +3,9 @@
 
 use crate::peers::Silent;
 use srd::{DeviceConfig, PathPolicy, Progress};
-use std::{env, fmt::Display, net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
+use std::{
+    env, fmt::Display, io::Write as _, net::IpAddr, str::FromStr, sync::OnceLock, time::Duration,
+};
 
 /// Default vendor and part number: none, because this is no vendor's hardware.
 const NO_ID: u32 = 0;
@@ -65,7 +67,7 @@ pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
         if let Err(text) = srd::log_from_env() {
-            warn(&text);
+            warn(&format!("{text}; nothing is logged"));
         }
         for (name, _) in env::vars_os() {
             let Some(name) = name.to_str().filter(|n| n.starts_with("SRD_")) else { continue };
@@ -123,7 +125,8 @@ impl Settings {
 
 /// Prints a warning to standard error.
 pub(crate) fn warn(text: &str) {
-    eprintln!("srd: {text}");
+    // In one call, so that lines of ranks that share the terminal stay whole.
+    let _ = std::io::stderr().write_all(format!("srd: {text}\n").as_bytes());
 }
 
 fn one<T, E: Display>(name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {

@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::ValueEnum;
 use srd::{
-    Device, DeviceConfig, Progress,
+    AsyncEvent, Device, DeviceConfig, Progress,
     datapath::{
         Datapath,
         capture::{Capture, CaptureSecrets},
@@ -20,7 +20,11 @@ use std::{
     net::IpAddr,
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
 };
 
 /// Bytes buffered before a capture is written; more than the length of its header.
@@ -205,6 +209,8 @@ pub struct OpenDevice {
     pub device: Device,
     /// Counters of the injected faults, if there are any.
     faults: Option<FaultHandle>,
+    /// A peer has refused the seal, or the lack of one.
+    refused: Arc<AtomicBool>,
 }
 
 impl DeviceArgs {
@@ -269,7 +275,12 @@ impl DeviceArgs {
             )?;
             config.key_file = Some(file.clone());
         }
-        config.watch = Some(Box::new(|event| {
+        let refused = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&refused);
+        config.watch = Some(Box::new(move |event| {
+            if matches!(event, AsyncEvent::SealRefused { .. }) {
+                told.store(true, Ordering::Relaxed);
+            }
             if let Some(text) = event.seal_text() {
                 output::note(&format!("srd: {text}"));
             }
@@ -287,7 +298,8 @@ impl DeviceArgs {
             };
             output::note(&format!("srd: {what}"));
         }
-        Ok(OpenDevice { device, faults: faults.and_then(|from| from.try_recv().ok()) })
+        let faults = faults.and_then(|from| from.try_recv().ok());
+        Ok(OpenDevice { device, faults, refused })
     }
 
     fn rate_set(&self, config: &mut DeviceConfig) -> Result {
@@ -385,6 +397,11 @@ fn capture_file(path: &Path, secrets: bool) -> Result<BufWriter<File>> {
 }
 
 impl OpenDevice {
+    /// Whether a peer has refused the seal, or the lack of one; the user was told why.
+    pub fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Summary of the injected faults; `None` without fault injection.
     pub fn faults_text(&self) -> Option<String> {
         let done = self.faults.as_ref()?.tx_done();

@@ -26,7 +26,9 @@ pub enum KeyCommand {
     /// Show the numbers and fingerprints of the keys, never a key
     Show(KeyArgs),
     /// Do the next of three steps to a new key: add it, use it for sending, drop the old ones.
-    /// Between two steps the file must reach all hosts; running processes read it within a second
+    /// Between two steps the file must reach all hosts; running processes read it within a second.
+    /// The last step ends requests of jobs that began before the second one and have not paused for
+    /// 20 ms since: wait for these jobs to end first
     Rotate(KeyArgs),
 }
 
@@ -80,12 +82,13 @@ pub fn run(command: &KeyCommand) -> Result {
                      again"
                 ),
                 Rotation::Promoted(id) => format!(
-                    "step 2 of 3: key {id} is used for sending; copy the file to all hosts, then \
-                     rotate again"
+                    "step 2 of 3: key {id} is used for sending; copy the file to all hosts, wait \
+                     until busy jobs that run now have ended, then rotate again"
                 ),
-                Rotation::Retired(id) => {
-                    format!("step 3 of 3: only key {id} is left; copy the file to all hosts")
-                }
+                Rotation::Retired(id) => format!(
+                    "step 3 of 3: only key {id} is left; copy the file to all hosts. Jobs from \
+                     before step 2 that never pause fail 10 seconds after they read it"
+                ),
             })
         }
     }

@@ -18,5 +18,6 @@ pub fn line(text: &str) -> Result {
 
 /// Writes one line to standard error. A failed write is ignored, because it cannot be reported.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    // In one call, so that lines of processes that share the terminal stay whole.
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

@@ -258,6 +258,11 @@ fn row_of(s: &SeatRow, before: &Before, limits: &Limits, program: impl Fn(u32) -
     row
 }
 
+/// A number with its noun.
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 /// The table as text.
 fn text(table: &Table) -> String {
     if table.engines == 0 && table.devices.is_empty() {
@@ -267,10 +272,10 @@ fn text(table: &Table) -> String {
     }
     let mut lines = device_lines(&table.devices);
     lines.push(format!(
-        "{} processes with {} devices; {} pairs of process and address with something to send",
-        table.processes,
-        table.engines,
-        table.rows.len()
+        "{} with {}; {} of process and address with something to send",
+        counted(table.processes, "process", "processes"),
+        counted(table.engines, "device", "devices"),
+        counted(table.rows.len(), "pair", "pairs")
     ));
     if !table.rows.is_empty() {
         lines.push(format!(

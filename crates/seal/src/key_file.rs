@@ -32,6 +32,8 @@ pub enum KeyFileError {
     Text(PathBuf, KeyRingError),
     /// There is a file with this name already.
     Exists(PathBuf),
+    /// The folder of a new file does not exist.
+    Folder(PathBuf),
     /// The file that a change is written to is there already: another change is under way, or was
     /// cut off.
     Busy(PathBuf),
@@ -49,6 +51,13 @@ fn quoted(path: &Path) -> String {
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Io(path, error) if error.kind() == io::ErrorKind::NotFound => write!(
+                f,
+                "key file {}: No such file; copy it from another host (scp -p), or make the first \
+                 one: srd key new {}",
+                path.display(),
+                quoted(path)
+            ),
             Self::Io(path, error) => write!(f, "key file {}: {error}", path.display()),
             Self::Kind(path) => {
                 write!(f, "key file {}: not a regular file; name the file itself", path.display())
@@ -79,6 +88,9 @@ impl fmt::Display for KeyFileError {
                 "key file {}: it exists already and is kept; to change its keys, rotate them",
                 path.display()
             ),
+            Self::Folder(path) => {
+                write!(f, "key file {}: its folder does not exist; make it first", path.display())
+            }
             Self::Busy(path) => write!(
                 f,
                 "another change of the key file is under way or was cut off; if the latter, run: \
@@ -303,6 +315,9 @@ pub fn key_file_new(path: &Path) -> Result<(), KeyFileError> {
     let file = match file_create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(KeyFileError::Exists(path.to_owned()));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(KeyFileError::Folder(path.to_owned()));
         }
         other => other.map_err(io)?,
     };

@@ -42,7 +42,7 @@ pub fn log_from_env() -> Result<(), String> {
         Ok(level) if level <= LevelFilter::Debug => level,
         _ => {
             return Err(format!(
-                "{LEVEL_VARIABLE}={text} is ignored: it must be off, error, warn, info or debug"
+                "{LEVEL_VARIABLE}={text}: it must be off, error, warn, info or debug"
             ));
         }
     };
@@ -58,7 +58,8 @@ pub fn log_from_env() -> Result<(), String> {
         let file = File::options().append(true).create(true).mode(0o600).open(&path);
         let file = file.map_err(|e| {
             format!(
-                "{FILE_VARIABLE}={} cannot be opened, and nothing is logged: {e}",
+                "{FILE_VARIABLE}={} cannot be opened ({e}): name a file in a folder that exists \
+                 and that this user may write to",
                 path.display()
             )
         })?;

@@ -154,6 +154,11 @@ impl Client {
     pub fn unreachable(&self, status: Status) -> Failure {
         let server = self.server;
         Failure::new(match status {
+            Status::LocalUnreachRemote if self.open.was_refused() => format!(
+                "the server at {server} refuses this process because of its seal (the reason is \
+                 above): start both sides with the same key file (--key, SRD_KEY_FILE), or both \
+                 without one"
+            ),
             Status::LocalUnreachRemote => format!(
                 "nobody answers at {server}: start `srd serve --ip {}` there, or let UDP ports \
                  pass its firewall",

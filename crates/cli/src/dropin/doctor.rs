@@ -191,7 +191,12 @@ fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
         Ok(dir) => found.good(&format!("drop-in libraries in {}", dir.display()))?,
         Err(e) => return found.tell(Verdict::Failed, &e.to_string(), ""),
     }
-    let (variables, _files) = launch.variables(&[])?;
+    let (variables, _files) = match launch.variables(&[]) {
+        Ok(set) => set,
+        Err(e) => {
+            return found.tell(Verdict::Failed, &format!("`srd run` starts nothing: {e}"), "");
+        }
+    };
     let line_of = |program: &str, args: &[&str], word: &str| {
         let out = Command::new(program).args(args).envs(variables.iter().cloned()).output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();

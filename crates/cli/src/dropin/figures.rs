@@ -43,7 +43,7 @@ pub struct Sum {
     pub retransmitted: u64,
     /// Largest number of paths that one process used.
     pub paths: u32,
-    /// Processes that posted messages and need not have sealed them.
+    /// Processes that sent or received messages, and have sent packets without a seal.
     pub unsealed: usize,
 }
 

@@ -13,7 +13,7 @@ use crate::{
     device::key_check,
     failure::{Failure, Result},
 };
-use srd::seal::KeyFile;
+use srd::seal::{KeyFile, Policy};
 use std::{
     env,
     ffi::OsString,
@@ -88,8 +88,8 @@ impl LaunchArgs {
     /// program with its arguments, empty if it is not known yet.
     ///
     /// # Errors
-    /// The libraries are not found, --hosts is malformed, or the command keeps the variables from
-    /// other hosts.
+    /// The libraries are not found, --hosts is malformed, the key file or the policy of
+    /// the seal is wrong, or the command keeps the variables from other hosts.
     pub fn variables(&self, command: &[OsString]) -> Result<(Variables, Option<HostFiles>)> {
         let dir = libraries(self.verbs_dir.as_deref())?;
         let mut out: Variables = vec![
@@ -135,11 +135,28 @@ impl LaunchArgs {
             out.push((KEY_VARIABLE.into(), absolute(&file)?.into()));
         }
         let policy = env::var_os(SEAL_VARIABLE).filter(|name| !name.is_empty());
+        if let Some(text) = &policy {
+            policy_check(&text.to_string_lossy(), !out.is_empty())?;
+        }
         if self.key.is_some() {
             key_check(policy.as_deref().and_then(|name| name.to_str()), SEAL_VARIABLE)?;
         }
         out.extend(policy.map(|name| (SEAL_VARIABLE.into(), name)));
         Ok(out)
+    }
+}
+
+/// Refuses now what each process of the program would refuse.
+fn policy_check(policy: &str, keyed: bool) -> Result {
+    match Policy::from_name(policy) {
+        None => Err(Failure::usage(format!(
+            "{SEAL_VARIABLE}={policy}: it must be never, prefer or require"
+        ))),
+        Some(Policy::Prefer | Policy::Require) if !keyed => Err(Failure::usage(format!(
+            "{SEAL_VARIABLE}={policy} needs a key file: name one (--key FILE, {KEY_VARIABLE}), \
+             which `srd key new FILE` makes, or set {SEAL_VARIABLE}=never"
+        ))),
+        Some(_) => Ok(()),
     }
 }
 

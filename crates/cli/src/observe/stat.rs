@@ -17,6 +17,8 @@ const EXAMPLES: &str = "Examples:
 
 Shown are the processes of this user (root: of all users) in this network namespace, while they run.
 
+qps       queue pairs
+peers     remote addresses
 messages  sends, RDMA reads and writes that were posted
 sent, received
           bytes of messages; an RDMA read is received by who posted it, and sent by the peer
@@ -25,9 +27,12 @@ lost      packets declared lost
 paths     paths in use, of all paths to the peers shown
 sealed    whether the packets of all contexts are encrypted and authenticated (`part`: of some)
 quiet     time since the device last did something
+ranks     devices (in MPI: ranks) at the peer's address that this one speaks with
+requests  requests to the address that have not ended
 rate      what may be sent to the address, Mb/s
 rtt, min  smoothed and least round trip, us
 flight    bytes in flight, of at most `window`
+live      paths to the address that are in use
 limit     what limited the sender most often: program (it had no more to send), rate, window,
           credits (room at the receiver), host (its processor or network card), idle
 

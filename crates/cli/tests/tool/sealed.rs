@@ -123,7 +123,10 @@ fn a_measurement_with_another_key_ends_and_says_why() {
     let perf =
         |more: &[&str]| server.run(&[&["perf", "lat", "{}", "--duration", "200ms"], more].concat());
     perf(&[]).fails(1, "it accepts sealed contexts only; give both the same key file");
-    perf(&["--key", &other]).fails(1, "have different keys");
+    let refused = perf(&["--key", &other]).fails(1, "have different keys");
+    let last = refused.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("refuses this process because of its seal"), "{last}");
+    assert!(!refused.stderr.contains("nobody answers"), "{}", refused.stderr);
     assert!(perf(&["--key", &key]).ok().stderr.contains("all packets are sealed"));
     // The server rotates while it runs; a client that is a step behind still finds a common key,
     // and one with the removed key does not.
@@ -159,9 +162,16 @@ fn programs_are_not_started_with_a_key_file_that_cannot_be_used() {
         command.env("SRD_SEAL", policy);
         Running::start(command).wait()
     };
-    start("").fails(2, "No such file");
+    start("").fails(2, "No such file; copy it from another host (scp -p), or make the first one");
+    for policy in ["prefer", "require"] {
+        let line = ["run", "--verbs-dir", &libraries, "--", "touch", &ran];
+        let mut command = srd(&line);
+        command.env("SRD_SEAL", policy).env_remove("SRD_KEY_FILE");
+        Running::start(command).wait().fails(2, "needs a key file: name one (--key FILE");
+    }
     run(&["key", "new", &key]).ok();
     start("never").fails(2, "SRD_SEAL=never says that it is not used");
+    start("maybe").fails(2, "SRD_SEAL=maybe: it must be never, prefer or require");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     start("").fails(2, "chmod 600");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
@@ -175,6 +185,7 @@ fn key_files_are_shown_and_rotated_and_wrong_ones_refused() {
     let s = Scratch::new("keys");
     let key = s.path("keys");
     run(&["key", "show", &key]).fails(2, "keys");
+    run(&["key", "new", &s.path("none/keys")]).fails(2, "its folder does not exist");
     run(&["key", "new", &key]).ok();
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let text = fs::read_to_string(&key).unwrap();

@@ -269,6 +269,8 @@ fn only_the_peer_is_believed_that_it_has_no_key() {
     assert!(!open(&mut a), "still sealed");
     assert_eq!(a.receive(&ring(KEY), ip(2), &mut refusal.clone()), Incoming::Plain);
     assert!(open(&mut a), "without a seal");
+    let close = packet(PacketType::Close, TAG_B, 8, Body::Close);
+    assert_eq!((a.route(end(2), &close), a.counters().plain), (Route::Plain, 1), "and counted");
 }
 
 /// B answers A's handshake and begins its own in the same breath, and A answers that one before it

@@ -117,6 +117,8 @@ pub struct LayerCounters {
     pub unsealed: u64,
     /// Packets of the engine that were not sent because there was no key for them.
     pub withheld: u64,
+    /// Packets of contexts without a seal that were sent ([`Policy::Prefer`]).
+    pub plain: u64,
 }
 
 /// What is known of one tag of the engine.

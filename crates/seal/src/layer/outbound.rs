@@ -67,7 +67,10 @@ impl SealLayer {
                 self.recent = Some((key.0, key.1, *slot));
                 Route::Sealed(*slot)
             }
-            None if !self.requires() => Route::Plain,
+            None if !self.requires() => {
+                self.counters.plain += 1;
+                Route::Plain
+            }
             _ => {
                 self.counters.withheld += 1;
                 Route::Withheld
