@@ -60,6 +60,11 @@ pub(super) fn sealed(
     config
 }
 
+/// A device that is sealed with this key file, at `host` of the network in memory.
+pub(super) fn node(world: &MemWorld, host: u8, key: &Path) -> Node {
+    Node::new(Device::open(sealed(world.config(host), Some(key), None)).unwrap())
+}
+
 /// One message from `a` to `b` whose bytes arrive.
 fn exchange(a: &Node, b: &Node, len: usize, seed: u64) {
     let ah = a.ah_to(b);
@@ -244,8 +249,7 @@ fn a_restarted_peer_is_believed_and_its_old_life_ends() {
     let folder = Folder::new();
     let key = folder.key("keys");
     let world = MemWorld::new(1000);
-    let open =
-        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let open = |host| node(&world, host, &key);
     let a = open(1);
     for life in 0..3 {
         // The device is dropped without a goodbye of its process: `fail` sends nothing.
@@ -268,8 +272,7 @@ fn a_restarted_peer_that_speaks_first_is_believed() {
     let folder = Folder::new();
     let key = folder.key("keys");
     let world = MemWorld::new(1000);
-    let open =
-        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let open = |host| node(&world, host, &key);
     let a = open(1);
     for life in 0..3 {
         let b = open(2);
@@ -285,8 +288,7 @@ fn both_may_open_at_once() {
     let key = folder.key("keys");
     for _ in 0..20 {
         let world = MemWorld::new(1000);
-        let open =
-            |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+        let open = |host| node(&world, host, &key);
         let (a, b) = (open(1), open(2));
         let to = [a.memory(8), b.memory(8)];
         a.qp.post_recv(&RecvWr { wr_id: 1, sges: &[to[0].sge(0, 8)] }).unwrap();
@@ -307,10 +309,7 @@ fn keys_change_without_a_stop() {
     let (at_a, at_b) = (folder.key("a"), folder.0.join("b"));
     fs::copy(&at_a, &at_b).unwrap();
     let world = MemWorld::new(1000);
-    let open = |host, key: &Path| {
-        Node::new(Device::open(sealed(world.config(host), Some(key), None)).unwrap())
-    };
-    let (a, b) = (open(1, &at_a), open(2, &at_b));
+    let (a, b) = (node(&world, 1, &at_a), node(&world, 2, &at_b));
     exchange(&a, &b, 100, 1);
     let keys = |node: &Node| node.device.seal().unwrap().unwrap().keys;
     let steps = [
@@ -351,8 +350,7 @@ fn a_key_replaced_under_its_number_ends_idle_contexts() {
     let folder = Folder::new();
     let (key, new) = (folder.key("keys"), folder.key("new"));
     let world = MemWorld::new(1000);
-    let open =
-        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let open = |host| node(&world, host, &key);
     let (a, b) = (open(1), open(2));
     exchange(&a, &b, 100, 1);
     fs::rename(&new, &key).unwrap();
@@ -373,8 +371,7 @@ fn a_key_that_is_gone_ends_contexts_that_are_never_idle() {
     let folder = Folder::new();
     let (key, new) = (folder.key("keys"), folder.key("new"));
     let world = MemWorld::new(1000);
-    let open =
-        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let open = |host| node(&world, host, &key);
     let (a, b) = (open(1), open(2));
     exchange(&a, &b, 100, 1);
     let (ah_b, ah_a) = (a.ah_to(&b), b.ah_to(&a));

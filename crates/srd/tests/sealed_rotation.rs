@@ -2,7 +2,7 @@
 //! same, and every message that was not delivered is reported.
 
 use crate::common::{MemWorld, Node, PATIENCE, QKEY};
-use crate::sealed::{Folder, events, sealed};
+use crate::sealed::{Folder, events, node, sealed};
 use srd::{
     AddressHandle, AsyncEvent, CompletionOp, Device, MemoryRegion, RecvWr, SendWr, Status,
     seal::key_file_rotate,
@@ -131,10 +131,7 @@ fn key_removed_during_a_stream(by_sender: bool) {
     let (at_a, at_b) = (folder.key("a"), folder.0.join("b"));
     fs::copy(&at_a, &at_b).unwrap();
     let world = MemWorld::new(1000);
-    let open = |host, key: &Path| {
-        Node::new(Device::open(sealed(world.config(host), Some(key), None)).unwrap())
-    };
-    let (a, b) = (open(1, &at_a), open(2, &at_b));
+    let (a, b) = (node(&world, 1, &at_a), node(&world, 2, &at_b));
     let mut stream = Stream::new(&a, &b);
     stream.run_until(|stream| stream.ends.len() > 1000);
     assert_eq!((handshakes(&a), handshakes(&b)), (1, 1));
@@ -169,8 +166,7 @@ fn a_pause_between_messages_is_enough_for_another_key() {
     let folder = Folder::new();
     let (key, new) = (folder.key("keys"), folder.key("new"));
     let world = MemWorld::new(1000);
-    let open =
-        |host| Node::new(Device::open(sealed(world.config(host), Some(&key), None)).unwrap());
+    let open = |host| node(&world, host, &key);
     let (a, b) = (open(1), open(2));
     let mut stream = Stream::new(&a, &b);
     fs::rename(&new, &key).unwrap();
