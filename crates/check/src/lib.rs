@@ -33,6 +33,7 @@ pub mod scenario;
 #[cfg(feature = "sealed")]
 pub mod sealed;
 pub mod shrink;
+mod stranger;
 pub mod summary;
 #[cfg(test)]
 mod tests;

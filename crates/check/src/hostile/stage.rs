@@ -11,11 +11,10 @@ use crate::draw::Draw;
 use crate::emit::brief;
 use crate::ledger::Oracle;
 use crate::scenario::stream;
+use crate::stranger::open_of_stranger;
 use crate::trace::Trace;
 use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
-use srd_core::wire::{
-    self, AckBlock, Backlog, Body, CloseCode, Features, Flags, Header, OpenParams, Packet,
-};
+use srd_core::wire::{self, AckBlock, Backlog, Body, CloseCode, Flags, Header, Packet};
 use srd_core::{Endpoint, Opcode, Qpn, Status, Time};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -560,20 +559,7 @@ impl<'a> Stage<'a> {
             let any = IpAddr::V4(Ipv4Addr::from(0x0B00_0000 | (word & 0xFF_FFFF)));
             let forged = self.plan.forges() && d.percent(35);
             let src = if forged { known } else { any };
-            let params = OpenParams {
-                tag: word | 1,
-                incarnation: d.bits(),
-                echo_tag: 0,
-                psn_start: word,
-                tx_num_start: d.bits() >> 33,
-                window: 64,
-                mtu: 1024,
-                reads_max: 1,
-                write_imms_max: 1,
-                rx_budget: u32::MAX,
-                features: Features(3),
-                cookie: 0,
-            };
+            let params = open_of_stranger(d, word);
             let (kind, dst_tag) = match d.below(4) {
                 0 | 1 => (Body::Open(params), 0),
                 2 => (Body::Reset { echo_tag: word, code: CloseCode::UnknownTag, nonce: 0 }, word),

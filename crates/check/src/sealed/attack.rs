@@ -5,10 +5,10 @@ use super::network::{Gram, Network, is_greeting, is_sealed};
 use super::plan::{Plan, Threat};
 use crate::draw::Draw;
 use crate::scenario::stream;
+use crate::stranger::open_of_stranger;
 use srd_core::Endpoint;
 use srd_core::wire::{
-    self, Backlog, Body, CloseCode, Features, Flags, HEADER_BYTES, Header, Message, OpenParams,
-    Packet, PacketType,
+    self, Backlog, Body, CloseCode, Flags, HEADER_BYTES, Header, Message, Packet, PacketType,
 };
 use srd_seal::{CONTEXT_GONE, CONTEXT_QUERY, SEALED_CHALLENGE, SEALED_OPEN};
 use std::net::IpAddr;
@@ -271,20 +271,7 @@ impl Attacker {
             }
             _ => {
                 let word = d.bits() as u32;
-                let body = Body::Open(OpenParams {
-                    tag: word | 1,
-                    incarnation: d.bits(),
-                    echo_tag: 0,
-                    psn_start: word,
-                    tx_num_start: d.bits() >> 33,
-                    window: 64,
-                    mtu: 1024,
-                    reads_max: 1,
-                    write_imms_max: 1,
-                    rx_budget: u32::MAX,
-                    features: Features(3),
-                    cookie: 0,
-                });
+                let body = Body::Open(open_of_stranger(d, word));
                 let header = header_of(body, slot_of(src), 0, word);
                 own(src.ip, gram.dst, packet_bytes(header, body, 0))
             }
