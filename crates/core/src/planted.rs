@@ -258,6 +258,9 @@ bugs! {
     "giving up":
     /// A peer that is heard is given up after 20 transmissions of a packet without content.
     DeafEarly,
+    "inflight":
+    /// The room of a packet that was lost is offered to no other context that waits for room.
+    RoomKept,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -1,6 +1,8 @@
 //! Engines at one address share what may be in flight to it, and the pacer: each has its turn.
 
+use crate::common::puppet::{Puppet, TAG};
 use crate::common::*;
+use srd_core::wire::{Body, Message, OpenParams, ReadReq};
 use srd_core::*;
 
 /// What all engines at one address share.
@@ -79,5 +81,85 @@ fn a_pacer_goes_round() {
             let least = ended.iter().min().unwrap();
             assert!(*least >= 80, "seed {seed}: {op:?}: {ended:?} of 100");
         }
+    }
+}
+
+/// Slot and tag of the honest neighbour of the puppet, at the same address.
+const NEIGHBOUR: (u8, u32) = (1, TAG + 1);
+/// A queue pair of the neighbour.
+const NEIGHBOUR_QP: Qpn = Qpn(1 << 8);
+/// Packets that may be in flight to the address of both.
+const ROOM_PKTS: u64 = 4;
+
+/// A puppet that never acknowledges anything, and a neighbour whose context is open.
+fn puppet_with_neighbour() -> Puppet {
+    let mut cfg = config(0);
+    cfg.rate.policy = config::RatePolicy::Fixed;
+    cfg.rate.inflight_fixed_bytes = ROOM_PKTS * 1200;
+    let mut p = Puppet::new(cfg, |_| {});
+    let (slot, tag) = NEIGHBOUR;
+    let params = OpenParams { tag, psn_start: 9000, tx_num_start: 90, ..p.params() };
+    p.say_as(Body::Open(params), 0, None, |h| (h.slot, h.dst_tag) = (slot, 0));
+    p.listen();
+    let theirs = p.heard.iter().find_map(|f| match f.body {
+        Body::OpenAck(a) if a.echo_tag == tag => Some(a.tag),
+        _ => None,
+    });
+    let theirs = theirs.expect("an Open is answered");
+    p.say_as(Body::Probe, 0, None, |h| {
+        (h.slot, h.dst_tag, h.psn, h.tx_num) = (slot, theirs, 9000, 90);
+    });
+    p.pass(Span::from_us(10));
+    p.heard.clear();
+    p
+}
+
+/// The victim fills the room with work for the puppet, which takes it, answers and never
+/// acknowledges. Returns how often each of these packets left before one for the neighbour did.
+fn sent_before_the_neighbour(work: Opcode) -> u32 {
+    const EACH: u32 = 1000;
+    let mut p = puppet_with_neighbour();
+    let many = 8 * EACH;
+    match work {
+        Opcode::Send => {
+            (0..8).for_each(|_| {
+                p.post(Opcode::Send, EACH as usize);
+            });
+        }
+        Opcode::Write => {
+            p.post(Opcode::Write, many as usize);
+        }
+        _ => {
+            let access = Access::REMOTE_READ;
+            let (key, raddr) = p.victim.region(vec![1; many as usize], access);
+            let msg = Message { src_qpn: 0, dst_qpn: p.qp.0, qkey: 0x11, msg_id: 7 };
+            p.say(Body::ReadReq(msg, ReadReq { rkey: key.0, raddr, len: many }), 0, None);
+        }
+    }
+    p.pass(Span::from_us(5));
+    assert_eq!(p.reliable().len() as u64, ROOM_PKTS, "{work:?} fills the room");
+    let wr = send_wr(9, p.ah, NEIGHBOUR_QP, 1000);
+    p.victim.post(p.now, p.qp, wr, vec![0; 1000]).unwrap();
+    let mut copies = 0;
+    while copies < 50 * ROOM_PKTS as u32 {
+        p.say(Body::Tombstone, 0, None);
+        p.pass(Span::from_us(5));
+        for f in p.reliable() {
+            if f.header.dst_tag == NEIGHBOUR.1 {
+                return copies.div_ceil(ROOM_PKTS as u32);
+            }
+            copies += 1;
+        }
+    }
+    panic!("{work:?}: nothing left for the neighbour, but {copies} copies for the puppet");
+}
+
+/// What is lost leaves room. The context that had lost it filled the room with copies at once, and
+/// the others of the address, which waited for an acknowledgment, had none of it for ever.
+#[test]
+fn who_acknowledges_nothing_does_not_keep_the_room() {
+    for work in [Opcode::Send, Opcode::Write, Opcode::Read] {
+        let times = sent_before_the_neighbour(work);
+        assert!(times <= 1, "{work:?}: sent again {times} times before the neighbour had a turn");
     }
 }

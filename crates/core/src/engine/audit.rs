@@ -8,7 +8,7 @@ use crate::ids::Ctx;
 use crate::objects::wr::{Wqe, WrState, WrTable};
 use crate::path::table::PathEntry;
 use crate::peer::scoreboard::{Entry, Kind, SentState};
-use crate::peer::{Context, Window};
+use crate::peer::{Context, ContextState, Window};
 use crate::time::Time;
 
 /// Packets, received and sent, between two checks.
@@ -68,9 +68,24 @@ impl<O: Observer> Engine<O> {
         let Some(win) = c.win() else {
             return;
         };
+        self.audit_room(ci, c, win);
         win.board.audit();
         audit_work(ci, win, &self.objects.wrs);
         audit_open(win, &self.objects.wrs);
+    }
+
+    /// Who waits for room in flight finds none, or has a turn to come in which it looks.
+    fn audit_room(&self, ci: Ctx, c: &Context, win: &Window) {
+        let out = &self.shared.out;
+        let sends = c.state() == ContextState::Open && win.has_to_send() && !win.loss.is_stalled();
+        if !sends || !out.is_parked(ci) || out.is_ready(ci) || out.is_paced(ci) {
+            return;
+        }
+        let flying = win.board.in_flight_bytes();
+        let budget = u64::from(c.reports().rx_budget());
+        let alone = flying > 0 && flying + u64::from(self.shared.cfg.mtu) > budget;
+        let full = self.paths.get(c.way()).paths.is_blocked(c.grants(&self.shared.cfg));
+        assert!(alone || full, "there is room in flight, and who waits for it was not told");
     }
 
     fn audit_way(&self, way: &PathEntry) {

@@ -105,6 +105,7 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn window_forget(&mut self) {
         let flying = self.win.board.drain();
         self.way.paths.on_forgotten(flying);
+        self.inflight_freed();
         self.jobs_forget();
         self.win.queues.sent_forget();
         self.win.outstanding.imms_forget();

@@ -78,7 +78,17 @@ impl<O: Observer> Lane<'_, O> {
             .event(self.now, Event::Lost { ctx: self.ci, psn: p, path: e.path, rule });
         self.mtu_lost(&e);
         debug_assert!(self.win.board.lost_len() > 0, "it waits to go again");
+        self.room_offer();
+    }
+
+    /// Packets of this context have left flight without an acknowledgment. The contexts of the
+    /// address that wait for room have their turns before this one, which sends the packets again:
+    /// otherwise a peer that acknowledges nothing would keep the room that it once had for ever.
+    fn room_offer(&mut self) {
         self.inflight_check();
+        if !planted!(RoomKept) {
+            self.inflight_freed();
+        }
         self.ready_push();
     }
 
@@ -299,8 +309,7 @@ impl<O: Observer> Lane<'_, O> {
         if !planted!(TailProbeLeaks) {
             self.way.paths.on_forgotten(e.wire_bytes);
         }
-        self.inflight_check();
-        self.ready_push();
+        self.room_offer();
     }
 
     /// Handles timeouts: a packet counts as lost if the peer has been heard since it was sent;

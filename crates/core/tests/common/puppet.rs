@@ -50,7 +50,7 @@ impl Puppet {
     }
 
     /// What the puppet says of itself, where it does not lie.
-    fn params(&self) -> OpenParams {
+    pub fn params(&self) -> OpenParams {
         OpenParams {
             tag: TAG,
             incarnation: 77,
