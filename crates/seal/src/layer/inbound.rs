@@ -216,13 +216,13 @@ impl SealLayer {
         let peer_tag = tag_of(&params);
         // Each side has answered the other: both must keep the keys of the same handshake. If the
         // tag of the answer is that of the peer's own handshake, that one is no copy of an old one,
-        // and the peer, which gets our answer to it, decides by the same shares.
+        // and the peer, which gets our answer to it, decides by the same shares. Until it has our
+        // answer it lacks the keys: the context begins with its first packet.
         let share = *initiator.share();
         let crossed = entry.half.as_ref().filter(|half| half.tag() == peer_tag);
         if crossed.is_some_and(|half| crossing(&share, half.share()) == Crossing::Theirs) {
-            let padded = if datagram.len() > SEALED_OPEN_ACK_BYTES { datagram.len() } else { 0 };
-            self.made_open(datagram, PacketType::OpenAck, tag, &params, 0, padded);
-            return Ok(Incoming::Made);
+            self.counters.repeated += 1;
+            return Ok(Incoming::Dropped);
         }
         let retired = entry.own_retired;
         self.settle(tag);

@@ -404,6 +404,25 @@ impl SealLayer {
         }
     }
 
+    /// The engine has another tag for the peer of this one: what was answered with it is over, and
+    /// a copy of it is answered with the new tag.
+    fn answer_forget(&mut self, tag: u32) {
+        self.settle(tag);
+        self.keys_drop(tag);
+    }
+
+    /// Erases the keys of a tag.
+    fn keys_drop(&mut self, tag: u32) {
+        self.recent = None;
+        let Some(entry) = self.entries.get_mut(&tag) else { return };
+        if let Some(old) = entry.slot.take() {
+            self.slots.remove(old);
+            if self.by_peer.get(&(entry.peer, entry.peer_tag)) == Some(&tag) {
+                self.by_peer.remove(&(entry.peer, entry.peer_tag));
+            }
+        }
+    }
+
     fn end_of(&self, ip: IpAddr, slot: u8) -> End {
         End { ip, port: self.cfg.port_base.wrapping_add(u16::from(slot)) }
     }
@@ -440,14 +459,8 @@ impl SealLayer {
         session: crate::Session,
         key_id: u32,
     ) -> Option<SlotId> {
+        self.keys_drop(tag);
         let entry = self.entries.get_mut(&tag)?;
-        if let Some(old) = entry.slot.take() {
-            self.slots.remove(old);
-            if self.by_peer.get(&(entry.peer, entry.peer_tag)) == Some(&tag) {
-                self.by_peer.remove(&(entry.peer, entry.peer_tag));
-            }
-        }
-        self.recent = None;
         if let Some(capture) = &mut self.capture {
             // More than one handshake at a time is not made between two calls of `capture_take`.
             capture.truncate(2 * WAITING_MAX);

@@ -219,7 +219,9 @@ impl SealLayer {
             entry.initiator = Some(Box::new(made));
             (entry.own_start, entry.own_retired) = (p.tx_num_start, false);
         }
-        self.opening.insert(dst, p.tag);
+        if let Some(old) = self.opening.insert(dst, p.tag).filter(|&old| old != p.tag) {
+            self.answer_forget(old);
+        }
         self.entries.get(&p.tag)?.initiator.as_deref()
     }
 
