@@ -409,3 +409,33 @@ fn a_handshake_is_answered_again_for_another_tag() {
     }
     assert!(answered > 3, "handshakes of B win now and then: {answered}");
 }
+
+/// More SealedOpens than a layer remembers come between one and its answer. The answer left without
+/// a seal with `prefer`, and so did all data of the context.
+#[test]
+fn a_flood_of_handshakes_takes_nobodys_seal() {
+    let ring = ring(KEY);
+    let mut b = layer(2, Policy::Prefer);
+    let mut opens: Vec<_> = (0..=WAITING_MAX as u32)
+        .map(|k| layer(1, Policy::Require).handshake_out(&ring, end(2), &open_of(TAG_A + k, 0), 0))
+        .collect();
+    for open in &mut opens {
+        assert_eq!(b.receive(&ring, ip(1), &mut open.datagrams[0]), Incoming::Made);
+    }
+    let answer = |b: &mut SealLayer, tag: u32| {
+        let out = b.handshake_out(&ring, end(1), &ack_of(tag.wrapping_add(TAG_B), START_B, tag), 0);
+        (out.plain, out.datagrams.len())
+    };
+    let last = TAG_A + WAITING_MAX as u32;
+    assert_eq!(answer(&mut b, last), (false, 1), "sealed");
+    assert_eq!(answer(&mut b, TAG_A), (false, 0), "forgotten, so its peer asks again");
+    let bare = plain_bytes(&open_of(TAG_A, 0));
+    assert_eq!(b.receive(&ring, ip(1), &mut bare.clone()), Incoming::Plain);
+    assert_eq!(answer(&mut b, TAG_A), (true, 0), "asked for without a seal");
+    assert_eq!(answer(&mut b, TAG_A), (false, 0), "answered once");
+    // Whoever was asked after a context without a seal answers with the number of the question.
+    let numbered =
+        Body::OpenAck(OpenParams { echo_tag: TAG_A, cookie: 9, ..params(TAG_B, START_B) });
+    let numbered = packet(PacketType::OpenAck, TAG_A, START_B, numbered);
+    assert!(b.handshake_out(&ring, end(1), &numbered, 0).plain);
+}

@@ -240,6 +240,9 @@ pub struct SealLayer {
     /// The engine's tag of the handshake under way with a peer.
     opening: HashMap<End, u32>,
     waiting: VecDeque<Waiting>,
+    /// [`Policy::Prefer`]: Opens without a seal that the engine has not answered yet, by their
+    /// sender and its tag. Nothing else is answered without a seal.
+    waiting_plain: VecDeque<(End, u32)>,
     asked: VecDeque<Asked>,
     /// The last result of `by_peer`: packets to one peer come in a row.
     recent: Option<(End, u32, SlotId)>,
@@ -271,6 +274,7 @@ impl SealLayer {
             by_peer: HashMap::new(),
             opening: HashMap::new(),
             waiting: VecDeque::new(),
+            waiting_plain: VecDeque::new(),
             asked: VecDeque::new(),
             recent: None,
             made: Vec::new(),
@@ -363,6 +367,7 @@ impl SealLayer {
         });
         waiting.retain_mut(|w| !core::mem::replace(&mut w.old, true));
         asked.clear();
+        self.waiting_plain.clear();
         self.recent = None;
         retired.sort_unstable();
         retired
