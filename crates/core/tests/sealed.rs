@@ -2,7 +2,7 @@
 //! nothing. The network of these tests marks what the engines send, as a driver does that has
 //! opened it, and a forger's packets lack the mark.
 
-use crate::common::door::{from, stranger};
+use crate::common::door::{from, open, stranger};
 use crate::common::*;
 use srd_core::counters::DropReason;
 use srd_core::wire::{Body, CloseCode, Flags};
@@ -200,4 +200,60 @@ fn a_context_whose_peer_has_answered_is_not_opened_anew() {
     assert!(!p.net.hosts[0].engine.context_open_anew(now, tag));
     p.work(10);
     assert_eq!(p.net.hosts[0].engine.counters().contexts_closed, 0);
+}
+
+/// A host that opens to a peer, and has answered the peer's own Open, when its driver has another
+/// key: the tag of its Open, and the time.
+fn crossing() -> (Host, u32, Time) {
+    let (mut host, tag, now) = opening();
+    host.receive(now, &from(ip(7)), &stranger(open(77, 0), 0, 0), &[]);
+    assert_eq!(told(&mut host, now).1, Some(tag), "answered");
+    assert!(!host.engine.context_open_anew(now, tag), "the answer may be under way");
+    (host, tag, now)
+}
+
+/// The tags in the Open and in the OpenAck that a host sends now.
+fn told(host: &mut Host, now: Time) -> (Option<u32>, Option<u32>) {
+    let out = host.transmit(now);
+    let open = out.iter().find_map(|f| match f.body {
+        Body::Open(p) => Some(p.tag),
+        _ => None,
+    });
+    let ack = out.iter().find_map(|f| match f.body {
+        Body::OpenAck(p) => Some(p.tag),
+        _ => None,
+    });
+    (open, ack)
+}
+
+/// Both sides had begun, and each answer was lost: the Opens were repeated with the key before
+/// until they were given up, and no other was tried.
+#[test]
+fn an_open_is_begun_anew_although_the_open_of_the_peer_was_answered() {
+    let (mut host, tag, now) = crossing();
+    host.receive(now, &from(ip(7)), &stranger(open(77, 0), 0, 0), &[]);
+    assert_eq!(told(&mut host, now), (None, None), "no answer may be under way at the change");
+    let now = now + host.engine.config().loss.open_retry;
+    host.engine.handle_timeout(now);
+    let (anew, ack) = told(&mut host, now);
+    let anew = anew.expect("it opens anew");
+    assert!(anew != tag && ack.is_none() && !host.engine.has_context(tag));
+    host.receive(now, &from(ip(7)), &stranger(open(77, 0), 0, 0), &[]);
+    assert_eq!(told(&mut host, now).1, Some(anew), "the peer's Open is answered with the new tag");
+}
+
+#[test]
+fn a_peer_that_has_the_answer_in_time_keeps_the_context() {
+    let (mut host, tag, now) = crossing();
+    let first = Body::Ack;
+    host.receive(now, &from(ip(7)), &stranger(first, 0, tag), &[]);
+    let stats = host.engine.context_stats();
+    assert!(stats.len() == 1 && stats[0].state == "Open", "{stats:?}");
+    let mut now = now;
+    for _ in 0..4 {
+        now += host.engine.config().loss.open_retry;
+        host.engine.handle_timeout(now);
+        assert_eq!(told(&mut host, now).0, None);
+    }
+    assert!(host.engine.has_context(tag));
 }

@@ -70,20 +70,27 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Opens the context with this tag anew, with another tag, if its peer has not answered yet:
-    /// the driver wants its handshake made anew, for example with another key. A refusal of the old
-    /// one is forgotten. Returns whether it did; a peer that is known may be about to use the old
-    /// tag.
+    /// Opens the context with this tag anew, with another tag, if its peer has not accepted our
+    /// Open yet: the driver wants its handshake made anew, for example with another key. A refusal
+    /// of the old one is forgotten. Returns whether it did at once.
+    ///
+    /// If the peer has sent an Open, too, our answer may be under way, and the peer may be about to
+    /// use the old tag. Then the context is opened anew after `open_retry` of
+    /// [`LossConfig`](crate::config::LossConfig), unless the peer uses it before; no other answer
+    /// leaves until then.
     pub fn context_open_anew(&mut self, now: Time, tag: u32) -> bool {
         let Some(ci) = self.contexts.by_tag(OwnTag(tag)) else { return false };
+        let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
-        if c.state() != ContextState::Opening || c.handshake().knows_peer() {
+        if c.state() != ContextState::Opening {
             return false;
         }
-        c.handshake_mut().open_again();
-        self.context_retag(ci);
-        self.open_send(now, ci);
-        self.shared.out.rearm_push(ci);
+        if c.handshake().knows_peer() {
+            c.handshake_mut().open_again_at(now + retry);
+            self.shared.out.rearm_push(ci);
+            return false;
+        }
+        self.context_begin_anew(now, ci);
         debug_assert!(!self.has_context(tag), "it has another tag");
         true
     }

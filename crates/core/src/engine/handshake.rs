@@ -299,6 +299,9 @@ impl<O: Observer> Engine<O> {
     /// answer is then as long as the Open.
     fn open_answer(&mut self, ci: Ctx, size: Option<u16>) {
         self.narrow_heard(ci, size);
+        if self.contexts.get(ci).handshake().anew_waits() {
+            return;
+        }
         let len = size.map_or(0, |s| s.saturating_add(srd_wire::OVERHEAD_BYTES as u16));
         self.open_ack_send(ci, 0, len);
     }
@@ -428,6 +431,8 @@ impl<O: Observer> Engine<O> {
                     self.context_unwanted(now, ci);
                 } else if now.since(since) >= self.open_patience(ci) {
                     self.peer_unreachable(now, ci);
+                } else if c.handshake().anew_waits() {
+                    self.context_begin_anew(now, ci);
                 } else if planted!(OpenOnce) {
                     self.contexts.get_mut(ci).handshake_mut().timer_off();
                 } else {
@@ -440,6 +445,14 @@ impl<O: Observer> Engine<O> {
                 self.contexts.get_mut(ci).handshake_mut().timer_off();
             }
         }
+    }
+
+    /// Opens again, with another tag, a context that the peer has not accepted.
+    pub(crate) fn context_begin_anew(&mut self, now: Time, ci: Ctx) {
+        self.contexts.get_mut(ci).handshake_mut().open_again();
+        self.context_retag(ci);
+        self.open_send(now, ci);
+        self.shared.out.rearm_push(ci);
     }
 
     /// How long requests wait for an answer to the Open: less if somebody at the peer's address has

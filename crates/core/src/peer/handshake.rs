@@ -62,6 +62,8 @@ pub(crate) struct Handshake {
     disowned: bool,
     /// The user was told that the peer and this engine do not agree on sealing.
     refusal_told: bool,
+    /// While opening: to be begun anew at the next Open unless the peer uses our tag until then.
+    anew_waits: bool,
     local_tag: OwnTag,
     /// `PeerTag::NONE` until the peer's parameters are known.
     peer_tag: PeerTag,
@@ -83,6 +85,7 @@ impl Handshake {
             tag_fresh: false,
             disowned: false,
             refusal_told: false,
+            anew_waits: false,
             local_tag: tag,
             peer_tag: PeerTag::NONE,
             peer_incarnation: 0,
@@ -164,6 +167,7 @@ impl Handshake {
     /// Replaces our tag. Returns the old one.
     pub fn retag(&mut self, tag: OwnTag) -> OwnTag {
         debug_assert!(tag != OwnTag::NONE, "a context has a tag");
+        self.anew_waits = false;
         core::mem::replace(&mut self.local_tag, tag)
     }
 
@@ -256,11 +260,23 @@ impl Handshake {
         self.open_anew();
         Some(from)
     }
-    /// Starts to open again while no Open was answered; a refusal is forgotten.
+    /// Starts to open again while no Open was answered; a refusal is forgotten, and so is the peer,
+    /// whose Open was answered with the present tag.
     pub fn open_again(&mut self) {
-        debug_assert!(self.state == ContextState::Opening && !self.knows_peer(), "not answered");
-        self.refusal_told = false;
+        debug_assert_eq!(self.state, ContextState::Opening, "not answered");
+        (self.refusal_told, self.anew_waits) = (false, false);
+        self.peer_is_unknown();
         self.open_anew();
+    }
+    /// Opens again at `at` unless the peer uses our tag until then: an answer with it may be under
+    /// way to the peer. A refusal is forgotten.
+    pub fn open_again_at(&mut self, at: Time) {
+        debug_assert!(self.state == ContextState::Opening && self.knows_peer(), "it was answered");
+        (self.refusal_told, self.anew_waits, self.at) = (false, true, at);
+    }
+    /// Whether the context is about to be opened again. No answer leaves until then.
+    pub fn anew_waits(&self) -> bool {
+        self.anew_waits
     }
     /// Opens the context, because the peer holds our tag. Returns the previous state, `None` if the
     /// context was open already.
@@ -269,13 +285,15 @@ impl Handshake {
         debug_assert!(self.knows_peer(), "who confirms has been heard");
         self.rest();
         self.underway_change(|u| u.cookie = 0);
-        (self.disowned, self.refusal_told) = (false, false);
+        (self.disowned, self.refusal_told, self.anew_waits) = (false, false, false);
         Some(from)
     }
     /// Stops opening, because the requests for it were withdrawn. Returns the previous state,
     /// `None` if it was not opening.
     pub fn unwant(&mut self) -> Option<ContextState> {
-        self.state.unwanted().ok()
+        let from = self.state.unwanted().ok()?;
+        self.anew_waits = false;
+        Some(from)
     }
     /// Starts over and opens, for requests of which nothing was sent. Returns the previous state.
     pub fn begin_again(&mut self) -> ContextState {

@@ -296,7 +296,8 @@ fn answers_that_cross_leave_both_sides_the_same_keys() {
             let body = Body::OpenAck(OpenParams { echo_tag: TAG_B, ..params(TAG_A, 0) });
             let ack = packet(PacketType::OpenAck, TAG_B, 1, body);
             let mut ack_of_a = a.handshake_out(&ring, end(2), &ack, 0).datagrams;
-            assert_eq!(a.receive(&ring, ip(2), &mut ack_of_b[0]), Incoming::Made);
+            let settled = a.receive(&ring, ip(2), &mut ack_of_b[0]);
+            assert_eq!(settled, Incoming::Dropped, "A's context begins when B has the keys");
             assert_eq!(b.receive(&ring, ip(1), &mut ack_of_a[0]), Incoming::Made);
         } else {
             assert_eq!(a.receive(&ring, ip(2), &mut ack_of_b[0]), Incoming::Made);
@@ -372,4 +373,69 @@ fn a_late_answer_changes_no_keys_of_an_answered_handshake() {
         assert!(understand((&mut a, 0), (&mut b, START_B + 9), (NEW, TAG_B)), "seed {seed}");
     }
     assert!(answered > 3, "handshakes of B win now and then: {answered}");
+}
+
+/// A has answered the handshake of B and begun one of its own; then its engine takes another tag,
+/// for another key. B repeats its handshake, whose first answer was lost: the answer now names the
+/// new tag. (It was withheld, because the handshake counted as answered.)
+#[test]
+fn a_handshake_is_answered_again_for_another_tag() {
+    const NEW: u32 = TAG_A + 7;
+    let ring = ring(KEY);
+    let mut answered = 0;
+    for seed in 1..=24 {
+        let mut a = layer_of(1, Policy::Require, seed);
+        let mut b = layer_of(2, Policy::Require, seed.wrapping_mul(91).wrapping_add(50));
+        let first = a.handshake_out(&ring, end(2), &open_of(TAG_A, 0), 0).datagrams;
+        assert_eq!(first.len(), 1);
+        let open_b = packet(PacketType::Open, 0, START_B, Body::Open(params(TAG_B, START_B)));
+        let of_b = b.handshake_out(&ring, end(1), &open_b, 0).datagrams;
+        if a.receive(&ring, ip(2), &mut of_b[0].clone()) != Incoming::Made {
+            continue;
+        }
+        let lost = a.handshake_out(&ring, end(2), &ack_of(TAG_A, 0, TAG_B), 0).datagrams;
+        assert_eq!(lost.len(), 1);
+        let anew = a.handshake_out(&ring, end(2), &open_of(NEW, 0), 0).datagrams;
+        assert_eq!(anew.len(), 1);
+        if a.receive(&ring, ip(2), &mut of_b[0].clone()) != Incoming::Made {
+            continue;
+        }
+        answered += 1;
+        let mut again = a.handshake_out(&ring, end(2), &ack_of(NEW, 0, TAG_B), 0).datagrams;
+        assert_eq!(again.len(), 1, "seed {seed}: answered again");
+        assert_eq!(b.receive(&ring, ip(1), &mut again[0]), Incoming::Made);
+        a.tick(&ring, |tag| tag == NEW);
+        assert!(understand((&mut a, 0), (&mut b, START_B), (NEW, TAG_B)), "seed {seed}");
+    }
+    assert!(answered > 3, "handshakes of B win now and then: {answered}");
+}
+
+/// More SealedOpens than a layer remembers come between one and its answer. The answer left without
+/// a seal with `prefer`, and so did all data of the context.
+#[test]
+fn a_flood_of_handshakes_takes_nobodys_seal() {
+    let ring = ring(KEY);
+    let mut b = layer(2, Policy::Prefer);
+    let mut opens: Vec<_> = (0..=WAITING_MAX as u32)
+        .map(|k| layer(1, Policy::Require).handshake_out(&ring, end(2), &open_of(TAG_A + k, 0), 0))
+        .collect();
+    for open in &mut opens {
+        assert_eq!(b.receive(&ring, ip(1), &mut open.datagrams[0]), Incoming::Made);
+    }
+    let answer = |b: &mut SealLayer, tag: u32| {
+        let out = b.handshake_out(&ring, end(1), &ack_of(tag.wrapping_add(TAG_B), START_B, tag), 0);
+        (out.plain, out.datagrams.len())
+    };
+    let last = TAG_A + WAITING_MAX as u32;
+    assert_eq!(answer(&mut b, last), (false, 1), "sealed");
+    assert_eq!(answer(&mut b, TAG_A), (false, 0), "forgotten, so its peer asks again");
+    let bare = plain_bytes(&open_of(TAG_A, 0));
+    assert_eq!(b.receive(&ring, ip(1), &mut bare.clone()), Incoming::Plain);
+    assert_eq!(answer(&mut b, TAG_A), (true, 0), "asked for without a seal");
+    assert_eq!(answer(&mut b, TAG_A), (false, 0), "answered once");
+    // Whoever was asked after a context without a seal answers with the number of the question.
+    let numbered =
+        Body::OpenAck(OpenParams { echo_tag: TAG_A, cookie: 9, ..params(TAG_B, START_B) });
+    let numbered = packet(PacketType::OpenAck, TAG_A, START_B, numbered);
+    assert!(b.handshake_out(&ring, end(1), &numbered, 0).plain);
 }

@@ -127,22 +127,10 @@ impl SealLayer {
     fn plain_in(&mut self, src: IpAddr, datagram: &[u8]) -> Incoming {
         let kind = datagram[0] & TYPE_BITS;
         let tag = u32_of(datagram, DST_TAG_AT);
-        if kind == PacketType::Open as u8 {
-            if !self.requires() {
-                return Incoming::Plain;
-            }
-            self.counters.unsealed += 1;
-            let checked = datagram[1] & Flags::CHECKED != 0;
-            let at = HEADER_BYTES + if checked { CHECKSUM_BYTES } else { 0 };
-            let wanted = u32_of(datagram, at);
-            let whole = srd_wire::verify(datagram).is_ok();
-            return match wanted {
-                0 => Incoming::Dropped,
-                _ if !whole => Incoming::Dropped,
-                tag => Incoming::Refuse(tag, CloseCode::SealRequired),
-            };
-        }
         let from = self.end_of(src, datagram[SLOT_AT]);
+        if kind == PacketType::Open as u8 {
+            return self.plain_open_in(from, datagram);
+        }
         let prefers = !self.requires();
         let Some(entry) = self.entries.get_mut(&tag) else { return Incoming::Plain };
         if kind == PacketType::Reset as u8 {
@@ -160,6 +148,26 @@ impl SealLayer {
         }
         self.counters.unsealed += 1;
         Incoming::Dropped
+    }
+
+    fn plain_open_in(&mut self, from: End, datagram: &[u8]) -> Incoming {
+        let checked = datagram[1] & Flags::CHECKED != 0;
+        let wanted = u32_of(datagram, HEADER_BYTES + if checked { CHECKSUM_BYTES } else { 0 });
+        if !self.requires() {
+            if self.waiting_plain.len() >= WAITING_MAX {
+                self.waiting_plain.pop_front();
+            }
+            self.waiting_plain.push_back((from, wanted));
+            return Incoming::Plain;
+        }
+        self.counters.unsealed += 1;
+        match wanted {
+            0 => Incoming::Dropped,
+            tag if srd_wire::verify(datagram).is_ok() => {
+                Incoming::Refuse(tag, CloseCode::SealRequired)
+            }
+            _ => Incoming::Dropped,
+        }
     }
 
     fn sealed_open_in(
@@ -216,13 +224,13 @@ impl SealLayer {
         let peer_tag = tag_of(&params);
         // Each side has answered the other: both must keep the keys of the same handshake. If the
         // tag of the answer is that of the peer's own handshake, that one is no copy of an old one,
-        // and the peer, which gets our answer to it, decides by the same shares.
+        // and the peer, which gets our answer to it, decides by the same shares. Until it has our
+        // answer it lacks the keys: the context begins with its first packet.
         let share = *initiator.share();
         let crossed = entry.half.as_ref().filter(|half| half.tag() == peer_tag);
         if crossed.is_some_and(|half| crossing(&share, half.share()) == Crossing::Theirs) {
-            let padded = if datagram.len() > SEALED_OPEN_ACK_BYTES { datagram.len() } else { 0 };
-            self.made_open(datagram, PacketType::OpenAck, tag, &params, 0, padded);
-            return Ok(Incoming::Made);
+            self.counters.repeated += 1;
+            return Ok(Incoming::Dropped);
         }
         let retired = entry.own_retired;
         self.settle(tag);

@@ -240,6 +240,9 @@ pub struct SealLayer {
     /// The engine's tag of the handshake under way with a peer.
     opening: HashMap<End, u32>,
     waiting: VecDeque<Waiting>,
+    /// [`Policy::Prefer`]: Opens without a seal that the engine has not answered yet, by their
+    /// sender and its tag. Nothing else is answered without a seal.
+    waiting_plain: VecDeque<(End, u32)>,
     asked: VecDeque<Asked>,
     /// The last result of `by_peer`: packets to one peer come in a row.
     recent: Option<(End, u32, SlotId)>,
@@ -271,6 +274,7 @@ impl SealLayer {
             by_peer: HashMap::new(),
             opening: HashMap::new(),
             waiting: VecDeque::new(),
+            waiting_plain: VecDeque::new(),
             asked: VecDeque::new(),
             recent: None,
             made: Vec::new(),
@@ -363,6 +367,7 @@ impl SealLayer {
         });
         waiting.retain_mut(|w| !core::mem::replace(&mut w.old, true));
         asked.clear();
+        self.waiting_plain.clear();
         self.recent = None;
         retired.sort_unstable();
         retired
@@ -404,6 +409,25 @@ impl SealLayer {
         }
     }
 
+    /// The engine has another tag for the peer of this one: what was answered with it is over, and
+    /// a copy of it is answered with the new tag.
+    fn answer_forget(&mut self, tag: u32) {
+        self.settle(tag);
+        self.keys_drop(tag);
+    }
+
+    /// Erases the keys of a tag.
+    fn keys_drop(&mut self, tag: u32) {
+        self.recent = None;
+        let Some(entry) = self.entries.get_mut(&tag) else { return };
+        if let Some(old) = entry.slot.take() {
+            self.slots.remove(old);
+            if self.by_peer.get(&(entry.peer, entry.peer_tag)) == Some(&tag) {
+                self.by_peer.remove(&(entry.peer, entry.peer_tag));
+            }
+        }
+    }
+
     fn end_of(&self, ip: IpAddr, slot: u8) -> End {
         End { ip, port: self.cfg.port_base.wrapping_add(u16::from(slot)) }
     }
@@ -440,14 +464,8 @@ impl SealLayer {
         session: crate::Session,
         key_id: u32,
     ) -> Option<SlotId> {
+        self.keys_drop(tag);
         let entry = self.entries.get_mut(&tag)?;
-        if let Some(old) = entry.slot.take() {
-            self.slots.remove(old);
-            if self.by_peer.get(&(entry.peer, entry.peer_tag)) == Some(&tag) {
-                self.by_peer.remove(&(entry.peer, entry.peer_tag));
-            }
-        }
-        self.recent = None;
         if let Some(capture) = &mut self.capture {
             // More than one handshake at a time is not made between two calls of `capture_take`.
             capture.truncate(2 * WAITING_MAX);

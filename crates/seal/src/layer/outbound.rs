@@ -219,7 +219,9 @@ impl SealLayer {
             entry.initiator = Some(Box::new(made));
             (entry.own_start, entry.own_retired) = (p.tx_num_start, false);
         }
-        self.opening.insert(dst, p.tag);
+        if let Some(old) = self.opening.insert(dst, p.tag).filter(|&old| old != p.tag) {
+            self.answer_forget(old);
+        }
         self.entries.get(&p.tag)?.initiator.as_deref()
     }
 
@@ -263,7 +265,12 @@ impl SealLayer {
             let at =
                 self.waiting.iter().position(|w| w.from == dst && w.proposal.tag() == peer_tag);
             let Some(waiting) = at.and_then(|at| self.waiting.remove(at)) else {
-                out.plain = !self.requires();
+                // An answer within a context has a number. Any other leaves without a seal only if
+                // it was asked for so: its SealedOpen may have been forgotten.
+                let before = self.waiting_plain.len();
+                self.waiting_plain.retain(|waiting| *waiting != (dst, peer_tag));
+                let asked = self.waiting_plain.len() < before;
+                out.plain = (asked || p.cookie != 0) && !self.requires();
                 if out.plain
                     && let Some(entry) = self.entries.get_mut(&p.tag)
                 {
