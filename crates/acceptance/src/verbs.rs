@@ -43,58 +43,28 @@ pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
         compile(compiler, &link, object)?;
     }
     let [private, job] = &objects;
-    let library = target_dir().join("release/libsrd_ibverbs.a");
+    let archive = target_dir().join("release/libsrd_ibverbs.a");
+    let own = [
+        "-Wl,--whole-archive".as_ref(),
+        archive.as_os_str(),
+        "-Wl,--no-whole-archive".as_ref(),
+        private.as_os_str(),
+        job.as_os_str(),
+        "-Wl,--gc-sections".as_ref(),
+    ];
+    let system = ["-lgcc_s", "-lpthread", "-lm"].map(OsStr::new);
     let script = |name: &str| format!("-Wl,--version-script={}", link.join(name).display());
-    cc(
-        compiler,
-        &[
-            "-shared".as_ref(),
-            "-Wl,-soname,libibverbs.so.1".as_ref(),
-            script("ibverbs.map").as_ref(),
-            "-Wl,--whole-archive".as_ref(),
-            library.as_os_str(),
-            "-Wl,--no-whole-archive".as_ref(),
-            private.as_os_str(),
-            job.as_os_str(),
-            "-Wl,--gc-sections,-z,defs".as_ref(),
-            "-lgcc_s".as_ref(),
-            "-lpthread".as_ref(),
-            "-lm".as_ref(),
-            "-o".as_ref(),
-            verbs.as_os_str(),
-        ],
-    )?;
-    cc(
-        compiler,
-        &[
-            "-shared".as_ref(),
-            "-fPIC".as_ref(),
-            "-O2".as_ref(),
-            "-Wl,-soname,libefa.so.1".as_ref(),
-            script("efa.map").as_ref(),
-            link.join("efa.c").as_os_str(),
-            verbs.as_os_str(),
-            "-Wl,-z,defs".as_ref(),
-            "-o".as_ref(),
-            out.join("libefa.so.1").as_os_str(),
-        ],
-    )?;
-    cc(
-        compiler,
-        &[
-            "-shared".as_ref(),
-            "-fPIC".as_ref(),
-            "-O2".as_ref(),
-            // It must pass on invalid pointers, whatever the declarations promise.
-            "-fno-delete-null-pointer-checks".as_ref(),
-            "-Wl,-soname,libsrd_places.so.1".as_ref(),
-            link.join("places.c").as_os_str(),
-            verbs.as_os_str(),
-            "-Wl,-z,defs".as_ref(),
-            "-o".as_ref(),
-            out.join("libsrd_places.so.1").as_os_str(),
-        ],
-    )?;
+    shared(compiler, &verbs, &script("ibverbs.map"), &[&own[..], &system].concat())?;
+    // The third must pass on invalid pointers, whatever the declarations promise.
+    let more = [
+        ("libefa.so.1", "efa.c", script("efa.map")),
+        ("libsrd_places.so.1", "places.c", "-fno-delete-null-pointer-checks".into()),
+    ];
+    for (name, source, flag) in more {
+        let source = link.join(source);
+        let inputs = ["-fPIC".as_ref(), "-O2".as_ref(), source.as_os_str(), verbs.as_os_str()];
+        shared(compiler, &out.join(name), &flag, &inputs)?;
+    }
     for object in &objects {
         fs::remove_file(object).map_err(|e| format!("{}: {e}", object.display()))?;
     }
@@ -111,6 +81,15 @@ fn compile(compiler: &str, link: &Path, object: &Path) -> Result {
     let flags = ["-fPIC", "-O2", "-c"].map(OsStr::new);
     let files = [source.as_os_str(), "-o".as_ref(), object.as_os_str()];
     cc(compiler, &[flags, files].concat())
+}
+
+/// Links a shared library of the name of its file, in which no symbol is missing.
+fn shared(compiler: &str, library: &Path, flag: &str, inputs: &[&OsStr]) -> Result {
+    let name = library.file_name().unwrap_or_default().display();
+    let soname = format!("-Wl,-soname,{name}");
+    let kind = ["-shared", &soname, flag].map(OsStr::new);
+    let rest = ["-Wl,-z,defs".as_ref(), "-o".as_ref(), library.as_os_str()];
+    cc(compiler, &[&kind[..], inputs, &rest].concat())
 }
 
 fn cc(compiler: &str, args: &[&OsStr]) -> Result {

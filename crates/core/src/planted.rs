@@ -261,6 +261,8 @@ bugs! {
     "inflight":
     /// The room of a packet that was lost is offered to no other context that waits for room.
     RoomKept,
+    /// Room goes to the contexts in the order in which they began to wait.
+    RoomUnordered,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -2,7 +2,7 @@
 
 use crate::common::puppet::{Puppet, TAG};
 use crate::common::*;
-use srd_core::wire::{Body, Message, OpenParams, ReadReq};
+use srd_core::wire::{AckBlock, Body, Message, OpenParams, ReadReq};
 use srd_core::*;
 
 /// What all engines at one address share.
@@ -91,8 +91,31 @@ const NEIGHBOUR_QP: Qpn = Qpn(1 << 8);
 /// Packets that may be in flight to the address of both.
 const ROOM_PKTS: u64 = 4;
 
+/// The neighbour's end of its context.
+struct Neighbour {
+    /// Tag that the victim chose.
+    tag: u32,
+    tx_num: u32,
+}
+
+impl Neighbour {
+    fn say(&mut self, p: &mut Puppet, body: Body, ack: Option<AckBlock>) {
+        let (tag, tx_num) = (self.tag, self.tx_num);
+        self.tx_num += 1;
+        p.say_as(body, 0, ack, |h| {
+            (h.slot, h.dst_tag, h.psn, h.tx_num) = (NEIGHBOUR.0, tag, 9000, tx_num);
+        });
+    }
+
+    /// Acknowledges everything before `cum`.
+    fn ack(&mut self, p: &mut Puppet, cum: u32) {
+        let ack = AckBlock { cum, base: cum, rx_budget: u32::MAX, ..AckBlock::default() };
+        self.say(p, Body::Ack, Some(ack));
+    }
+}
+
 /// A puppet that never acknowledges anything, and a neighbour whose context is open.
-fn puppet_with_neighbour() -> Puppet {
+fn puppet_with_neighbour() -> (Puppet, Neighbour) {
     let mut cfg = config(0);
     cfg.rate.policy = config::RatePolicy::Fixed;
     cfg.rate.inflight_fixed_bytes = ROOM_PKTS * 1200;
@@ -105,20 +128,18 @@ fn puppet_with_neighbour() -> Puppet {
         Body::OpenAck(a) if a.echo_tag == tag => Some(a.tag),
         _ => None,
     });
-    let theirs = theirs.expect("an Open is answered");
-    p.say_as(Body::Probe, 0, None, |h| {
-        (h.slot, h.dst_tag, h.psn, h.tx_num) = (slot, theirs, 9000, 90);
-    });
+    let mut neighbour = Neighbour { tag: theirs.expect("an Open is answered"), tx_num: 90 };
+    neighbour.say(&mut p, Body::Probe, None);
     p.pass(Span::from_us(10));
     p.heard.clear();
-    p
+    (p, neighbour)
 }
 
 /// The victim fills the room with work for the puppet, which takes it, answers and never
 /// acknowledges. Returns how often each of these packets left before one for the neighbour did.
 fn sent_before_the_neighbour(work: Opcode) -> u32 {
     const EACH: u32 = 1000;
-    let mut p = puppet_with_neighbour();
+    let (mut p, _) = puppet_with_neighbour();
     let many = 8 * EACH;
     match work {
         Opcode::Send => {
@@ -162,4 +183,37 @@ fn who_acknowledges_nothing_does_not_keep_the_room() {
         let times = sent_before_the_neighbour(work);
         assert!(times <= 1, "{work:?}: sent again {times} times before the neighbour had a turn");
     }
+}
+
+/// Each context has its part of the room, whatever the others acknowledge: the neighbour that
+/// acknowledges at once has half of it in flight at a time, not one packet per timeout.
+#[test]
+fn who_acknowledges_nothing_keeps_an_equal_part_of_the_room() {
+    let (mut p, mut neighbour) = puppet_with_neighbour();
+    (0..200).for_each(|_| {
+        p.post(Opcode::Send, 1000);
+    });
+    p.pass(Span::from_us(5));
+    assert_eq!(p.reliable().len() as u64, ROOM_PKTS, "the room is full");
+    for i in 0..400 {
+        let wr = send_wr(1000 + i, p.ah, NEIGHBOUR_QP, 1000);
+        p.victim.post(p.now, p.qp, wr, vec![0; 1000]).unwrap();
+    }
+    let (mut theirs, mut copies, mut cum) = (0, 0, None);
+    while theirs < 400 && copies < 100 {
+        p.say(Body::Tombstone, 0, None);
+        p.pass(Span::from_us(5));
+        for f in p.reliable() {
+            if f.header.dst_tag == NEIGHBOUR.1 {
+                theirs += 1;
+                cum = Some(f.header.psn.wrapping_add(1));
+            } else {
+                copies += 1;
+            }
+        }
+        if let Some(cum) = cum.take() {
+            neighbour.ack(&mut p, cum);
+        }
+    }
+    assert!(theirs == 400, "{theirs} for who acknowledges, {copies} for who does not");
 }

@@ -106,8 +106,8 @@ impl<O: Observer> Shared<O> {
     }
 
     /// Lets the parked contexts of an address try again, because bytes in flight went down: all of
-    /// them, in the order in which they were parked, because room for one packet would otherwise go
-    /// to the same context each time.
+    /// them, those with the least in flight first and equals in the order in which they were
+    /// parked, because room for one packet would otherwise go to the same context each time.
     pub fn inflight_freed(&mut self, way: &mut PathEntry) {
         for ci in way.waits.parked_take() {
             if self.out.unpark(ci) {

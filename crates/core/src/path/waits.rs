@@ -12,9 +12,9 @@ pub(crate) struct Waits {
 
 #[derive(Debug)]
 struct Lists {
-    /// Contexts that wait until less is in flight to the address, in the order in which they were
-    /// parked.
-    parked: Vec<Ctx>,
+    /// Contexts that wait until less is in flight to the address, with their own bytes in flight:
+    /// those with the least first, among equals in the order in which they were parked.
+    parked: Vec<(Ctx, u64)>,
     /// Contexts that wait for the pacer: the first one sends next; after sending, a context goes to
     /// the end.
     paced: VecDeque<Ctx>,
@@ -38,18 +38,26 @@ impl Waits {
 
     // ---- for room ------------------------------------------------------------------------------
 
-    /// Context `ci` waits until there is room in flight.
-    pub fn park(&mut self, ci: Ctx) {
-        self.lists().parked.push(ci);
+    /// Context `ci`, which has `flying` bytes in flight, waits until there is room for more. Who
+    /// has the least in flight is the first: so each comes to an equal part of the room, however
+    /// long the packets of the others stay in flight.
+    pub fn park(&mut self, ci: Ctx, flying: u64) {
+        let parked = &mut self.lists().parked;
+        let at = match planted!(RoomUnordered) {
+            true => parked.len(),
+            false => parked.partition_point(|&(_, other)| other <= flying),
+        };
+        parked.insert(at, (ci, flying));
+        debug_assert!(parked.is_sorted_by_key(|&(_, flying)| flying), "the least first");
     }
-    /// Takes all contexts that wait for room.
+    /// Takes all contexts that wait for room, in order.
     pub fn parked_take(&mut self) -> impl Iterator<Item = Ctx> {
-        self.lists.iter_mut().flat_map(|lists| lists.parked.drain(..))
+        self.lists.iter_mut().flat_map(|lists| lists.parked.drain(..).map(|(ci, _)| ci))
     }
     /// Whether a context waits for room.
     #[cfg(debug_assertions)]
     pub fn is_parked(&self, ci: Ctx) -> bool {
-        self.lists.as_ref().is_some_and(|lists| lists.parked.contains(&ci))
+        self.lists.as_ref().is_some_and(|lists| lists.parked.iter().any(|p| p.0 == ci))
     }
 
     // ---- for the pacer -------------------------------------------------------------------------
@@ -127,11 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_parked_is_let_go_in_order() {
+    fn who_has_the_least_in_flight_is_let_go_first_and_equals_in_order() {
         let mut w = Waits::default();
         assert_eq!(w.parked_take().count(), 0);
-        [2, 1, 3].into_iter().for_each(|ci| w.park(Ctx(ci)));
-        assert!(w.parked_take().eq([Ctx(2), Ctx(1), Ctx(3)]));
+        let parked = [(2, 900), (1, 900), (3, 0), (4, 2000), (5, 900), (6, 0)];
+        parked.into_iter().for_each(|(ci, flying)| w.park(Ctx(ci), flying));
+        assert!(w.parked_take().eq([3, 6, 2, 1, 5, 4].map(Ctx)));
         assert_eq!(w.parked_take().count(), 0, "once");
     }
 }

@@ -179,7 +179,7 @@ impl<O: Observer> Lane<'_, O> {
     fn wait_for_inflight(&mut self) {
         if self.shared.out.park(self.ci) {
             debug_assert!(self.way.active > 0, "who sends is active");
-            self.way.waits.park(self.ci);
+            self.way.waits.park(self.ci, self.win.board.in_flight_bytes());
         }
     }
 
