@@ -14,6 +14,7 @@ mod sanitize;
 mod steps;
 mod tables;
 mod tidy;
+mod wireshark;
 
 use srd_acceptance::{Result, args, args::Args, mpi, process, suites, tools, verbs};
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ Checks
   bench-instructions [--update]  count instructions per operation, compare with the table
   lab [--update]               compare the simulator's reduced set digit by digit with its tables
   paper-map [--update]         compare docs/paper-map.md with its template and docs/results
+  wireshark [--update]         compare the dissector's tables with docs/wire.md and docs/sealing.md
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
@@ -115,6 +117,7 @@ fn dispatch(args: &mut Args) -> Result {
         "bench-core" => instructions::bench_core(args),
         "lab" => lab::run_command(args),
         "paper-map" => paper_map::run_command(args),
+        "wireshark" => wireshark::run_command(args),
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "sanitize" => sanitize::run_command(args),

@@ -4,6 +4,7 @@ use crate::{
     Result,
     args::Args,
     process::{cargo, run, watch},
+    tools,
 };
 use std::process::Command;
 
@@ -59,6 +60,10 @@ pub fn test(args: &mut Args) -> Result {
 /// Runs the tests of the workspace and prints the sums.
 pub fn test_all(quick: bool) -> Result {
     let mut line = vec!["test", "--workspace", "--no-fail-fast"];
+    if !quick {
+        // Reads captures in the tests of `srd wireshark`, which are skipped without it.
+        tools::ensure(&["tshark"])?;
+    }
     if quick {
         line.extend(["--lib", "--bins"]);
     }

@@ -16,7 +16,7 @@ pub const OUTSIDE: [&str; 6] =
 pub fn install(args: &mut Args) -> Result {
     let all = args.flag("--all");
     args.end()?;
-    let mut tools = vec!["cc", "c++", "valgrind", "ip"];
+    let mut tools = vec!["cc", "c++", "valgrind", "ip", "tshark"];
     tools.extend(OUTSIDE);
     if all {
         tools.push("iperf3");

@@ -14,6 +14,7 @@ use crate::{
     perf::PerfArgs,
     serve::ServeArgs,
     top::TopArgs,
+    wireshark::WiresharkArgs,
 };
 use clap::{Parser, Subcommand};
 
@@ -67,6 +68,8 @@ pub enum Command {
     Lab(srd_lab::cli::Command),
     /// Build a leaf-spine fabric of network namespaces, and measure SRD beside TCP on it
     Net(srd_testbed::NetArgs),
+    /// Print or install the dissector for Wireshark, or write a capture without its seals
+    Wireshark(WiresharkArgs),
     /// Print the manual page, or write the pages of all commands
     Man(ManArgs),
     /// Print completions of commands and options for a shell

@@ -25,6 +25,7 @@ mod signals;
 mod top;
 mod transfer;
 mod units;
+mod wireshark;
 
 use args::{Cli, Command};
 use clap::Parser as _;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Env(args) => dropin::run::print_env(&args),
         Command::Doctor(args) => dropin::doctor::run(&args, &stop),
         Command::Key(command) => key::run(&command),
+        Command::Wireshark(args) => wireshark::run(&args),
         Command::Man(args) => manual::man(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Net(_) | Command::Lab(_) => Ok(()),

@@ -11,3 +11,4 @@ mod stat;
 mod top;
 mod trouble;
 mod usage;
+mod wireshark;
