@@ -12,7 +12,7 @@ use std::{env, thread, time::Duration};
 const OWN_END: Duration = Duration::from_secs(1);
 /// Set by `srd run`: a program that it starts is a job, which ends when it cannot communicate.
 /// Another one may be a service that waits for other peers.
-const JOB_VARIABLE: &str = "SRD_STATS_DIR";
+pub(crate) const JOB_VARIABLE: &str = "SRD_STATS_DIR";
 
 /// Called when requests to a peer have ended that has refused this process. If no peer has accepted
 /// a device of it until a little later, all requests of that device end with an error. One that has

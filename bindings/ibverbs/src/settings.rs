@@ -1,7 +1,7 @@
 //! Settings from the environment. All are optional; an unknown variable `SRD_…` or an invalid value
 //! is reported once on standard error.
 
-use crate::peers::Silent;
+use crate::{peers::Silent, refused::JOB_VARIABLE};
 use srd::{DeviceConfig, PathPolicy, Progress};
 use std::{
     env, fmt::Display, io::Write as _, net::IpAddr, str::FromStr, sync::OnceLock, time::Duration,
@@ -74,6 +74,11 @@ pub(crate) fn settings() -> &'static Settings {
             if !VARIABLES.iter().any(|(known, _)| *known == name) {
                 warn(&format!("{name} is not a variable of software SRD and has no effect"));
             }
+        }
+        // `srd run` tells it once for all processes.
+        let unused = DeviceConfig::loopback().key_file_unused();
+        if let Some(text) = unused.filter(|_| env::var_os(JOB_VARIABLE).is_none()) {
+            warn(&format!("warning: {text}"));
         }
         Settings {
             interfaces: list("SRD_INTERFACE"),

@@ -6,6 +6,7 @@ use srd_core::{
     config::{PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
 };
 use srd_datapath::{Datapath, UdpConfig};
+use srd_seal::Policy;
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr},
@@ -210,6 +211,19 @@ impl DeviceConfig {
         let mut config = Self::ip(datapath.local_ip());
         config.datapath = Some(datapath);
         config
+    }
+
+    /// What a user should be told who names a key file and turns sealing off at the same time, as
+    /// by `SRD_KEY_FILE` together with `SRD_SEAL=never`; `None` if that is not so.
+    /// [`Device::warnings`](crate::Device::warnings) has it, too.
+    pub fn key_file_unused(&self) -> Option<String> {
+        let never = self.seal.as_deref() == Some(Policy::Never.name());
+        let file = self.key_file.as_ref().filter(|_| never)?;
+        Some(format!(
+            "packets are not sealed: the key file {} is not used, because the policy is never \
+             ({SEAL_VARIABLE}, --seal); to seal, leave the policy out, otherwise the key file",
+            file.display()
+        ))
     }
 }
 

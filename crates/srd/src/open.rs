@@ -71,6 +71,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         net.datapath = wrap(net.datapath);
     }
     let seal = sealing::chosen(&config)?;
+    net.warnings.extend(config.key_file_unused());
     let policy = seal.as_ref().map(|(policy, _)| *policy);
     let slot = slot_of(net.datapath.as_ref(), &config)?;
     let mtu = mtu_of(net.datapath.as_ref(), config.mtu)?;

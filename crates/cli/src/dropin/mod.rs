@@ -12,6 +12,7 @@ mod forward;
 use crate::{
     device::key_check,
     failure::{Failure, Result},
+    output,
 };
 use srd::seal::{KeyFile, Policy};
 use std::{
@@ -140,6 +141,9 @@ impl LaunchArgs {
         }
         if self.key.is_some() {
             key_check(policy.as_deref().and_then(|name| name.to_str()), SEAL_VARIABLE)?;
+        }
+        if let Some(text) = srd::DeviceConfig::loopback().key_file_unused() {
+            output::note(&format!("srd: warning: {text}"));
         }
         out.extend(policy.map(|name| (SEAL_VARIABLE.into(), name)));
         Ok(out)

@@ -110,7 +110,8 @@ fn who_has_no_key_or_another_is_told_so_by_both() {
     // A key file of the environment is turned off by the policy.
     let mut command = open.client(&["cp", &original, "{}:copy", "--seal", "never"]);
     command.env("SRD_KEY_FILE", &key);
-    Running::start(command).wait().ok();
+    let told = Running::start(command).wait().ok().stderr;
+    assert!(told.contains("is not used, because the policy is never"), "{told}");
 }
 
 #[test]
@@ -178,6 +179,14 @@ fn programs_are_not_started_with_a_key_file_that_cannot_be_used() {
     fs::write(&key, "1 abc\n").unwrap();
     start("").fails(2, "64 hexadecimal digits");
     assert!(!fs::exists(&ran).unwrap(), "nothing was started");
+    // A key file of the environment is turned off by the policy, and that is told.
+    fs::remove_file(&key).unwrap();
+    run(&["key", "new", &key]).ok();
+    let mut command = srd(&["run", "--verbs-dir", &libraries, "--", "touch", &ran]);
+    command.env("SRD_SEAL", "never").env("SRD_KEY_FILE", &key);
+    let told = Running::start(command).wait().stderr;
+    let times = told.matches("is not used, because the policy is never").count();
+    assert!(times == 1 && fs::exists(&ran).unwrap(), "{told}");
 }
 
 #[test]
