@@ -3,13 +3,14 @@
 //! It opens contexts like an engine and records the packets it receives; then it answers with
 //! well-formed packets of every type whose content is false.
 
+use super::liar_acks::VERDICTS;
 use super::peer::{QKEY_HOSTILE, REGION_AT};
-use super::plan::{DELAY_NS, Mode};
+use super::plan::Mode;
 use crate::draw::Draw;
 use srd_core::Endpoint;
 use srd_core::wire::{
-    self, AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, Header, Message, OpenParams,
-    Others, Packet, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
+    self, AckBlock, Backlog, Body, CloseCode, Features, Flags, Header, Message, OpenParams, Packet,
+    Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
 };
 use std::collections::VecDeque;
 
@@ -19,34 +20,6 @@ const SEEN_MAX: usize = 64;
 const UNCHECKED_EVERY: u64 = 61;
 /// Most packets of one creep; more would leave no time for other lies.
 const CREEP_MAX: u32 = 300;
-/// Most that an echoed timestamp is later than the true one, in units of the wire's clock (16 ns):
-/// two round trips.
-const ECHO_LATER_MAX: u64 = 4 * DELAY_NS / 16;
-/// Largest false acknowledgment delay, in units of 64 ns: a round trip. A larger one would leave no
-/// round trip time, and the sample would be discarded.
-const WAIT_MAX: u64 = 2 * DELAY_NS / 64;
-/// Every verdict of the wire format.
-const VERDICTS: [Verdict; 8] = [
-    Verdict::Rnr,
-    Verdict::Busy,
-    Verdict::BadQpn,
-    Verdict::BadQkey,
-    Verdict::BadLength,
-    Verdict::BadRkey,
-    Verdict::UnknownPeer,
-    Verdict::FeatureMismatch,
-];
-
-/// A verdict on `psn` and often on some PSNs after it.
-fn entry(d: &mut Draw, psn: u32, verdict: Verdict) -> VerdictEntry {
-    let others = match d.below(4) {
-        0 => Others::Run(d.pick(&[1, 2, 64, 1000, u16::MAX])),
-        1 => Others::Mask(1 + (d.bits() as u32 >> d.range(9, 30))),
-        _ => Others::Run(1),
-    };
-    VerdictEntry { psn, verdict, others }
-}
-
 /// The lies that a liar prefers. Every liar sends all kinds, but each kind takes packets and time
 /// from the others: some work only in close succession, some only after many others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +38,9 @@ enum Trade {
 
 /// A packet that the liar received.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    header: Header,
-    body: Body,
+pub(super) struct Seen {
+    pub header: Header,
+    pub body: Body,
 }
 
 /// A lying peer; see the module.
@@ -87,10 +60,10 @@ pub(super) struct Liar {
     /// Latest acknowledgment received from the victim, and the window granted in it.
     told: u32,
     window: u16,
-    highest: u32,
+    pub(super) highest: u32,
     /// First PSN of the range that the liar pretends not to be acknowledged.
     stuck: Option<u32>,
-    seen: VecDeque<Seen>,
+    pub(super) seen: VecDeque<Seen>,
     /// Memory at the victim that it may write: queue pair and key.
     pub target: (u16, u32),
     out: Vec<Vec<u8>>,
@@ -288,96 +261,9 @@ impl Liar {
         }
     }
 
-    fn judge(&mut self, d: &mut Draw, verdicts: &[(u32, Verdict)]) {
-        let mut block = self.block_true(d);
-        if d.percent(50) {
-            block.cum = verdicts[0].0;
-            block.base = block.cum;
-            block.words.clear();
-            block.words.push(d.pick(&[0, 1, 3, u64::MAX]));
-        }
-        block.partial = d.percent(20);
-        for &(psn, verdict) in verdicts {
-            block.verdicts.push(entry(d, psn, verdict));
-        }
-        self.say(d, Body::Ack, Some(&block), 0);
-    }
-
-    fn seen_any(&self, d: &mut Draw) -> Option<Seen> {
+    /// One of the packets heard lately.
+    pub(super) fn seen_any(&self, d: &mut Draw) -> Option<Seen> {
         (!self.seen.is_empty()).then(|| self.seen[d.below(self.seen.len() as u64) as usize])
-    }
-
-    /// The acknowledgment block of an honest receiver.
-    fn block_true(&self, d: &mut Draw) -> AckBlock {
-        let mut b = AckBlock { cum: self.highest, base: self.highest, ..AckBlock::default() };
-        b.rx_budget = u32::MAX;
-        b.credit = u32::MAX / 2;
-        b.words.push(0);
-        if let Some(s) = self.seen.back() {
-            let h = &s.header;
-            let delay = d.below(16) as u16;
-            b.echoes.push(Echo {
-                tx_num: h.tx_num,
-                timestamp: h.timestamp,
-                delay,
-                path: h.path,
-                ce: false,
-            });
-        }
-        b
-    }
-
-    /// An acknowledgment block with some false fields.
-    fn block(&self, d: &mut Draw) -> AckBlock {
-        let mut b = self.block_true(d);
-        let near = |d: &mut Draw, at: u32| at.wrapping_add(d.below(160) as u32).wrapping_sub(80);
-        if d.percent(60) {
-            b.cum = near(d, self.highest);
-        }
-        if d.percent(60) {
-            b.base = near(d, b.cum);
-        }
-        b.words.clear();
-        for _ in 0..d.below(9) {
-            b.words.push(d.bits() & d.bits());
-        }
-        for _ in 0..d.below(17) {
-            let psn = match self.seen_any(d) {
-                Some(s) if d.percent(70) => s.header.psn,
-                _ => near(d, self.highest),
-            };
-            let verdict = d.pick(&VERDICTS);
-            b.verdicts.push(entry(d, psn, verdict));
-        }
-        b.partial = d.percent(30);
-        b.echoes.clear();
-        for _ in 0..d.below(9) {
-            // Echo the latest packet, since each echo is evaluated only once.
-            let newest = self.seen.back().copied().filter(|_| d.percent(50));
-            let Some(s) = newest.or_else(|| self.seen_any(d)) else { break };
-            let h = &s.header;
-            let wait = d.below(WAIT_MAX) as u16;
-            b.echoes.push(Echo {
-                tx_num: if d.percent(80) { h.tx_num } else { d.bits() as u32 },
-                timestamp: match d.below(4) {
-                    0 | 1 => h.timestamp,
-                    // A later timestamp than the true one: the RTT sample is too short.
-                    2 => h.timestamp.wrapping_add(d.below(ECHO_LATER_MAX) as u32),
-                    _ => h.timestamp ^ d.bits() as u32,
-                },
-                delay: d.pick(&[0, wait, wait, 60_000, u16::MAX - 1, u16::MAX]),
-                path: if d.percent(70) { h.path } else { d.bits() as u8 },
-                ce: d.percent(30),
-            });
-        }
-        let any = d.bits() as u32;
-        b.credit = d.pick(&[0, 1, 1 << 16, 1 << 31, u32::MAX, any]);
-        b.rx_budget = d.pick(&[0, 0, 1, 4096, u32::MAX]);
-        b.rxq_drops = d.pick(&[0, 1, 1 << 20, u32::MAX]);
-        b.ce_count = d.bits() as u32;
-        b.rxq_depth = d.pick(&[0, 1, u16::MAX]);
-        b.above = b.rxq_depth > 0;
-        b
     }
 
     /// A read response: at a wrong offset, twice, too long, or reporting that the region is gone.
@@ -498,7 +384,7 @@ impl Liar {
         }
     }
 
-    fn say(&mut self, d: &mut Draw, body: Body, ack: Option<&AckBlock>, payload: u16) {
+    pub(super) fn say(&mut self, d: &mut Draw, body: Body, ack: Option<&AckBlock>, payload: u16) {
         let kind = body.kind();
         let ack = ack.filter(|_| kind.may_carry_ack());
         self.tx_num = self.tx_num.wrapping_add(1);
@@ -559,80 +445,6 @@ impl Liar {
     }
 }
 
-/// Changes some fields of an engine's packet, which remains well-formed; a packet that cannot be
-/// changed is left as it is.
-pub(crate) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
-    let mut ack = AckBlock::default();
-    let Ok((p, start)) = wire::parse(bytes, &mut ack) else { return };
-    let (mut header, mut body, had_ack) = (p.header, p.body, p.ack.is_some());
-    let payload: Vec<u8> = bytes[start..start + usize::from(p.payload_len)].to_vec();
-    let tail = bytes.len() - start;
-    for _ in 0..d.range(1, 3) {
-        match d.below(14) {
-            0 => header.psn = header.psn.wrapping_add(d.pick(&[1, 2, 64, u32::MAX, 1 << 15])),
-            1 => header.una_delta = d.pick(&[0, 1, 64, u16::MAX]),
-            2 => header.tx_num = header.tx_num.wrapping_add(d.pick(&[1, 9000, 0x7FFF_0000])),
-            3 => header.timestamp ^= d.bits() as u32,
-            4 => header.path ^= d.bits() as u8,
-            5 => header.ack_echo = d.bits() as u16,
-            6 => ack.cum = ack.cum.wrapping_add(d.pick(&[1, 2, 64, u32::MAX, u32::MAX - 3])),
-            7 => ack.base = ack.base.wrapping_add(d.pick(&[1, 64, u32::MAX])),
-            8 => {
-                for w in &mut ack.words {
-                    *w ^= d.bits() & d.bits() & d.bits();
-                }
-            }
-            9 => {
-                let psn = ack.cum.wrapping_add(d.below(8) as u32).wrapping_sub(4);
-                let verdict = d.pick(&VERDICTS);
-                let _ = ack.verdicts.try_push(entry(d, psn, verdict));
-                ack.partial ^= d.percent(20);
-            }
-            10 => ack.rx_budget = d.pick(&[0, 1, 4096, u32::MAX]),
-            11 => {
-                for e in &mut ack.echoes {
-                    let wait = d.below(WAIT_MAX) as u16;
-                    e.delay = d.pick(&[0, wait, u16::MAX]);
-                    let later = d.pick(&[1, 100, ECHO_LATER_MAX / 4, 1 << 20, u64::from(u32::MAX)]);
-                    e.timestamp = e.timestamp.wrapping_add(later as u32);
-                }
-            }
-            12 => ack.credit = ack.credit.wrapping_add(d.pick(&[1, 1 << 20, 1 << 31])),
-            _ => body_mutate(d, &mut body),
-        }
-    }
-    let ack = had_ack.then_some(&ack);
-    let payload_len = if body.may_have_payload() { payload.len() as u16 } else { 0 };
-    let packet = Packet { header, ack, body, payload_len };
-    let mut new = vec![0; packet.headers_len()];
-    wire::emit(&packet, &mut new);
-    if payload_len > 0 {
-        new.extend(payload);
-    } else if matches!(body, Body::Open(_)) {
-        new.resize(new.len() + tail, 0);
-    }
-    wire::stamp(&mut new);
-    *bytes = new;
-}
-
-fn body_mutate(d: &mut Draw, body: &mut Body) {
-    match body {
-        Body::Open(o) | Body::OpenAck(o) => match d.below(5) {
-            0 => o.window = d.pick(&[0, 1, 16, 32_768, 65_535]),
-            1 => o.mtu = d.pick(&[0, 63, 64, 65_535]),
-            2 => o.reads_max = d.pick(&[0, 65_535]),
-            3 => o.psn_start = d.bits() as u32,
-            _ => o.write_imms_max = d.pick(&[0, 65_535]),
-        },
-        Body::ReadResp(r) => {
-            r.offset = r.offset.wrapping_add(d.pick(&[1, 64, u32::MAX]));
-            if d.percent(30) {
-                r.status = ReadStatus::RegionGone;
-            }
-        }
-        Body::ReadReq(_, r) => r.len ^= d.bits() as u32 >> d.below(32),
-        Body::WriteImm { msg_len, .. } => *msg_len ^= d.bits() as u32 >> d.below(32),
-        Body::Cancel { msg_id } => *msg_id ^= d.bits() as u32 & 0xFF,
-        _ => {}
-    }
-}
+#[cfg(test)]
+#[path = "liar_tests.rs"]
+mod tests;

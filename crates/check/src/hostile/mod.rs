@@ -9,21 +9,25 @@
 //! compared, the world runs a second time without it.
 
 mod dead;
+mod flood;
 mod jobs;
 mod liar;
+mod liar_acks;
+mod mutate;
 mod narrow;
 mod net;
 mod peer;
 mod plan;
 mod secrets;
 mod stage;
+mod work;
 
 use crate::class::Class;
 use crate::ledger::{Oracle, Tally, Violation};
 use crate::packet::Datagram;
 use crate::trace::Trace;
 use crate::world::Options;
-pub(crate) use liar::mutate;
+pub(crate) use mutate::mutate;
 pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::{ContextStats, EngineConfig, Status};

@@ -1,36 +1,28 @@
 //! The members of a hostile world and the loop that moves them.
 
-use super::jobs::{Board, Flow, Job};
-use super::liar::{Liar, mutate};
+use super::jobs::{Board, Flow};
+use super::liar::Liar;
+use super::mutate::mutate;
 use super::net::{Act, Event, Gram, Net};
-use super::peer::{Peer, REGION_AT, REGION_BYTES};
+use super::peer::Peer;
 use super::plan::{BYTES_PER_US, DELAY_NS, Mode, Plan, SILENCE_NS, ip_of};
 use crate::class::Class;
-use crate::cover::Cover;
 use crate::draw::Draw;
 use crate::emit::brief;
 use crate::ledger::Oracle;
 use crate::scenario::stream;
-use crate::stranger::open_of_stranger;
 use crate::trace::Trace;
-use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
-use srd_core::wire::{self, AckBlock, Backlog, Body, CloseCode, Flags, Header, Packet};
-use srd_core::{Endpoint, Opcode, Qpn, Status, Time};
-use std::net::{IpAddr, Ipv4Addr};
+use srd_core::config::PORT_BASE_DEFAULT;
+use srd_core::wire::{self, AckBlock, Flags};
+use srd_core::{Endpoint, Opcode, Time};
+use std::net::IpAddr;
 
-/// Operations of honest work.
-const HONEST: &[Opcode] = &[Opcode::Send, Opcode::Write, Opcode::Read];
-/// Operations of work between a victim and those it cannot rely on.
-const HOSTILE: &[Opcode] = &[Opcode::Send, Opcode::Write, Opcode::WriteImm, Opcode::Read];
 /// A host that has a busy socket turns this often.
 const TURN_NS: u64 = 5_000;
 /// Events after which a world is stuck in a loop: a hundred times what the largest needs.
 const EVENTS_MAX: u64 = 3_000_000;
 /// Events between two looks at what is believed.
 const BELIEF_EACH: u64 = 64;
-/// Pieces of work of a liar and its victim.
-const HOSTILE_PIECES: u32 = 60;
-
 /// See the module.
 pub(super) struct Stage<'a> {
     pub plan: &'a Plan,
@@ -40,13 +32,13 @@ pub(super) struct Stage<'a> {
     /// Members whose packets are changed on the way.
     pub mutants: Vec<usize>,
     pub board: Board,
-    draw: Draw,
+    pub(super) draw: Draw,
     pub now: u64,
     /// The hostile side is left out.
     pub(super) alone: bool,
     words: u64,
     /// Bytes that it has sent since its last turn.
-    hostile_bytes: u64,
+    pub(super) hostile_bytes: u64,
     /// Words of the hostile side so far.
     pub said: u64,
     /// Members that die.
@@ -98,35 +90,6 @@ impl<'a> Stage<'a> {
         let place = (host * self.rails + rail, ip_of(host, rail));
         self.peers.push(Peer::new(self.plan, id, place, slot, self.now));
         id
-    }
-
-    pub(super) fn flow_add(
-        &mut self,
-        from: usize,
-        to: usize,
-        depth: u32,
-        honest: bool,
-    ) -> &mut Flow {
-        let mtu = u32::from(self.plan.config.mtu);
-        self.board.flows.push(Flow {
-            from,
-            to,
-            depth,
-            honest,
-            must_end: false,
-            faulty: false,
-            compared: honest,
-            start_at: 0,
-            each_ns: 0,
-            left: if honest { u32::MAX } else { HOSTILE_PIECES },
-            open: 0,
-            bytes: 0,
-            pieces: 0,
-            ops: if honest { HONEST } else { HOSTILE },
-            len: mtu * self.plan.packets,
-        });
-        let last = self.board.flows.len() - 1;
-        &mut self.board.flows[last]
     }
 
     /// Makes members and their work.
@@ -297,99 +260,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Keeps the flows of a member full.
-    fn work_post(&mut self, id: usize) -> bool {
-        let mut any = false;
-        for f in 0..self.board.flows.len() {
-            if self.board.flows[f].from != id || self.now >= self.board.load_until {
-                continue;
-            }
-            while self.board.flows[f].wants(self.now) {
-                if !self.piece_post(f) {
-                    break;
-                }
-                any = true;
-            }
-        }
-        any
-    }
-
-    fn piece_post(&mut self, f: usize) -> bool {
-        let flow = self.board.flows[f].clone();
-        // From the number of the piece in its flow alone, so that a flow has the same pieces in the
-        // same order without the hostile side: how many bytes a piece has, and how long it takes,
-        // depends on its operation.
-        let n = (f as u64) << 32 | u64::from(flow.left);
-        let pick = Draw::new(n, stream::HOSTILE, 3).bits() >> 33;
-        let op = flow.ops[(pick % flow.ops.len() as u64) as usize];
-        let mtu = u32::from(self.plan.config.mtu);
-        let most = if flow.each_ns > 0 && pick >> 20 & 1 == 0 { 300 } else { mtu };
-        let len = if op == Opcode::Send { flow.len.min(most) } else { flow.len };
-        let (dst, dst_qpn, rkey) = match self.peers.get(flow.to) {
-            Some(p) => {
-                let side = if flow.honest || flow.faulty { p.main } else { p.other };
-                (p.at, side.qpn, side.key.0)
-            }
-            None => match self.liars.first() {
-                Some(l) if flow.to == usize::MAX - 1 => {
-                    let slot = l.at.port - PORT_BASE_DEFAULT;
-                    (l.at, Qpn(slot << 8), 0)
-                }
-                _ => {
-                    let ip = ip_of(self.plan.honest + 2, 0);
-                    (Endpoint { ip, port: PORT_BASE_DEFAULT }, Qpn(0), 0)
-                }
-            },
-        };
-        let (mut op, mut dst_qpn, mut rkey, mut main) = (op, dst_qpn, rkey, flow.honest);
-        let mut refused = None;
-        if flow.faulty {
-            main = true;
-            let kind = pick >> 16 & 7;
-            match kind {
-                0 | 1 => dst_qpn.0 ^= 1,
-                // The other queue pair has another Q_Key.
-                2 | 3 => main = false,
-                4 => (op, rkey) = (Opcode::Write, rkey ^ 0x5555),
-                _ if self.peers[0].receives > 0 => op = Opcode::Write,
-                _ => {}
-            }
-            let status = if kind < 4 { Status::RemoteBadDestQpn } else { Status::RemoteBadAddress };
-            refused = (kind < 5).then_some(status);
-        }
-        let raddr = match op {
-            Opcode::Send => 0,
-            _ => REGION_AT + pick % (REGION_BYTES - u64::from(len)),
-        };
-        let job = Job {
-            from: flow.from,
-            to: flow.to,
-            dst,
-            dst_qpn,
-            op,
-            len,
-            rkey,
-            raddr,
-            main,
-            honest: flow.honest && self.plan.is_sound(),
-            must_end: flow.must_end,
-            refused,
-            over: self.plan.is_over(flow.from, flow.to, op, len),
-            flow: f,
-            posted_at: self.now,
-            placed: Cover::default(),
-            ended: None,
-        };
-        let posted = self.peers[flow.from].post(self.now, &mut self.board, job);
-        if posted {
-            let flow = &mut self.board.flows[f];
-            flow.open += 1;
-            flow.left -= 1;
-            flow.start_at = flow.start_at.max(self.now + flow.each_ns);
-        }
-        posted
-    }
-
     /// What a member has sent goes onto the network.
     fn flush(&mut self, id: usize) {
         let host = self.peers[id].host;
@@ -546,59 +416,6 @@ impl<'a> Stage<'a> {
                 f.open = 0;
             }
             self.turn(0);
-        }
-    }
-
-    /// Packets of strangers who know addresses and the format.
-    fn flood(&mut self) {
-        let d = &mut self.draw;
-        let checked = self.plan.config.integrity != Integrity::Off;
-        for _ in 0..d.range(1, 4) {
-            let word = d.bits() as u32;
-            let known = ip_of(d.range(1, self.plan.honest as u64) as usize, 0);
-            let any = IpAddr::V4(Ipv4Addr::from(0x0B00_0000 | (word & 0xFF_FFFF)));
-            let forged = self.plan.forges() && d.percent(35);
-            let src = if forged { known } else { any };
-            let params = open_of_stranger(d, word);
-            let (kind, dst_tag) = match d.below(4) {
-                0 | 1 => (Body::Open(params), 0),
-                2 => (Body::Reset { echo_tag: word, code: CloseCode::UnknownTag, nonce: 0 }, word),
-                _ => (Body::Probe, word),
-            };
-            let header = Header {
-                kind: kind.kind(),
-                flags: Flags(if checked { Flags::CHECKED } else { 0 }),
-                backlog: Backlog(0),
-                path: 0,
-                slot: if src == known { 0 } else { d.below(8) as u8 },
-                dst_tag,
-                tx_num: word,
-                timestamp: word,
-                psn: word,
-                una_delta: 0,
-                ack_echo: 0,
-            };
-            let packet = Packet { header, ack: None, body: kind, payload_len: 0 };
-            let mut bytes = vec![0; packet.headers_len()];
-            wire::emit(&packet, &mut bytes);
-            if matches!(kind, Body::Open(_)) && d.percent(20) {
-                let padded = usize::from(self.plan.config.open_padded_len);
-                bytes.resize(bytes.len().max(padded), 0);
-            }
-            wire::stamp(&mut bytes);
-            let dst = self.peers[0].at;
-            self.said += 1;
-            self.hostile_bytes += bytes.len() as u64 + 66;
-            let gram = Gram {
-                bytes,
-                src,
-                dst,
-                honest: None,
-                job: None,
-                damaged: false,
-                waits_since: None,
-            };
-            self.net.send(self.now, self.plan.honest + 1, 0, gram);
         }
     }
 
