@@ -48,7 +48,7 @@ fn met(seed: u64, manner: (Mode, bool)) -> (Draw, Liar) {
     (d, liar)
 }
 
-/// What was said, and whether each packet had a checksum; all of it can be parsed.
+/// What was said; all of it can be parsed.
 fn said(liar: &mut Liar) -> Vec<(Header, Body, Option<AckBlock>)> {
     let parse = |bytes: Vec<u8>| {
         let mut ack = AckBlock::default();
@@ -183,10 +183,12 @@ fn what_was_changed_on_the_way_is_well_formed_and_junk_stays_junk() {
         mutate(&mut d, &mut after);
         let mut ack = AckBlock::default();
         let (p, _) = wire::parse_checked(&after, &mut ack).expect("well-formed");
-        assert_eq!((p.body.kind(), p.payload_len), (body.kind(), payload));
+        let carried = if p.body.may_have_payload() { payload } else { 0 };
+        assert_eq!((p.body.kind(), p.payload_len), (body.kind(), carried));
         changed += u32::from(after != before);
     }
-    assert!(changed > 200, "{changed} of 300");
+    // Half of the fields are those of acknowledgments, which these packets lack.
+    assert!(changed > 150, "{changed} of 300");
     let mut junk = vec![0xFF; 30];
     mutate(&mut d, &mut junk);
     assert_eq!(junk, vec![0xFF; 30]);
