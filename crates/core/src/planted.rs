@@ -258,6 +258,11 @@ bugs! {
     "giving up":
     /// A peer that is heard is given up after 20 transmissions of a packet without content.
     DeafEarly,
+    "seals":
+    /// Requests begin while the context waits to be opened anew.
+    DrainBegins,
+    /// A context that is to be opened anew does not wait for requests that have begun.
+    DrainForgets,
 }
 
 /// Turns bug `n` on; 0 turns all off.
