@@ -53,7 +53,7 @@ impl Busy {
     /// Posts request `n`: each fourth one is a read.
     fn post(&mut self, host: usize, n: u64) {
         let (qp, now) = (self.p.qp, self.p.net.now);
-        if n % 4 > 0 {
+        if !n.is_multiple_of(4) {
             self.p.net.hosts[1 - host].recv(qp[1 - host], n, 500);
             self.p.send(host, n, vec![n as u8; 1 + (n as usize * 37) % 499]).unwrap();
             return;

@@ -59,8 +59,6 @@ bugs! {
     AddressUnbound,
     /// Handshakes that were begun with the key before are repeated when the first key changes.
     HandshakesKept,
-    /// Of two handshakes that cross, each side keeps the keys of its own.
-    CrossingOwn,
 }
 
 /// Turns bug `n` on; any number that none of these bugs has turns all off.

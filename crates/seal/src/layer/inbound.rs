@@ -228,9 +228,7 @@ impl SealLayer {
         // answer it lacks the keys: the context begins with its first packet.
         let share = *initiator.share();
         let crossed = entry.half.as_ref().filter(|half| half.tag() == peer_tag);
-        if crossed.is_some_and(|half| crossing(&share, half.share()) == Crossing::Theirs)
-            && !planted!(CrossingOwn)
-        {
+        if crossed.is_some_and(|half| crossing(&share, half.share()) == Crossing::Theirs) {
             self.counters.repeated += 1;
             return Ok(Incoming::Dropped);
         }
