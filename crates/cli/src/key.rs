@@ -82,12 +82,12 @@ pub fn run(command: &KeyCommand) -> Result {
                      again"
                 ),
                 Rotation::Promoted(id) => format!(
-                    "step 2 of 3: key {id} is used for sending; copy the file to all hosts, wait \
-                     until busy jobs that run now have ended, then rotate again"
+                    "step 2 of 3: key {id} is used for sending; copy the file to all hosts, then \
+                     rotate again"
                 ),
                 Rotation::Retired(id) => format!(
-                    "step 3 of 3: only key {id} is left; copy the file to all hosts. Jobs from \
-                     before step 2 that never pause fail 10 seconds after they read it"
+                    "step 3 of 3: only key {id} is left; copy the file to all hosts. \
+                     Running jobs go on with it"
                 ),
             })
         }

@@ -263,6 +263,11 @@ bugs! {
     RoomKept,
     /// Room goes to the contexts in the order in which they began to wait.
     RoomUnordered,
+    "seals":
+    /// Requests begin while the context waits to be opened anew.
+    DrainBegins,
+    /// A context that is to be opened anew does not wait for requests that have begun.
+    DrainForgets,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -25,6 +25,7 @@ mod narrow;
 mod newest;
 mod probes;
 mod rdma;
+mod renewal;
 mod reviewed;
 mod sealed;
 mod shared_address;

@@ -57,6 +57,8 @@ bugs! {
     KeysKept,
     /// A copy of a sealed Open from another address speaks for that address.
     AddressUnbound,
+    /// Handshakes that were begun with the key before are repeated when the first key changes.
+    HandshakesKept,
 }
 
 /// Turns bug `n` on; any number that none of these bugs has turns all off.

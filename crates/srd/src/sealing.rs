@@ -19,8 +19,16 @@ use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 const TICK: Span = Span::from_secs(1);
 /// How often a context whose key was removed is tried to be closed: it has to be idle just then.
 const RETIRED_TICK: Span = Span::from_ms(10);
-/// How long a context may go on after its key was removed, while it is never idle. Long enough for
-/// programs that pause now and then, and a bound for who was to be shut out.
+/// How long a context waits for a pause after its key was removed. Without one it is opened anew
+/// while it has work: requests that have not begun wait for those that have, for
+/// [`RENEWAL_PATIENCE`] at most, and for twice as long each second after that.
+const PAUSE_MAX: Span = Span::from_secs(1);
+/// See [`PAUSE_MAX`].
+const RENEWAL_PATIENCE: Span = Span::from_ms(50);
+/// Distance between two such attempts. Those that wait have at least half of the time.
+const RENEWAL_EVERY: Span = Span::from_secs(1);
+/// How long a context may go on after its key was removed if that fails, because what has begun
+/// does not end: a bound for who was to be shut out.
 const RETIRED_MAX: Span = Span::from_secs(10);
 /// Least MTU of a device that seals: a SealedOpen of full size holds its own fields.
 const MTU_MIN: u16 = 88;
@@ -41,6 +49,23 @@ pub struct SealStatus {
     pub problem: Option<String>,
 }
 
+/// A context whose key was removed.
+#[derive(Clone, Copy)]
+struct Retired {
+    tag: u32,
+    /// Since when that is known.
+    since: Time,
+    /// When the next attempt to open it anew while it has work begins, and how long it may last.
+    renews_at: Time,
+    patience: Span,
+}
+
+impl Retired {
+    fn new(tag: u32, now: Time) -> Self {
+        Self { tag, since: now, renews_at: now + PAUSE_MAX, patience: RENEWAL_PATIENCE }
+    }
+}
+
 /// See the module.
 pub(crate) struct Sealing {
     ring: Arc<KeyRing>,
@@ -49,8 +74,8 @@ pub(crate) struct Sealing {
     /// Datagrams of the batch under way. Never longer than its capacity, so that they do not move.
     arena: Vec<u8>,
     ticks_at: Time,
-    /// Tags of contexts whose key was removed, and since when that is known.
-    retired: Vec<(u32, Time)>,
+    /// Contexts whose key was removed, in the order of their tags.
+    retired: Vec<Retired>,
     /// When they are tried to be closed next; never if there are none.
     retired_at: Time,
     secrets: Option<SecretsSink>,
@@ -306,32 +331,40 @@ impl Sealing {
         self.ticks_at = now + TICK;
         self.watch.ask();
         let tags = self.layer.tick(&self.ring, |tag| engine.has_context(tag));
-        let since = |tag: u32| {
+        let known = |tag: u32| {
             // Both lists are in the order of the tags.
-            let known = self.retired.binary_search_by_key(&tag, |(of, _)| *of);
-            (tag, known.map_or(now, |at| self.retired[at].1))
+            let at = self.retired.binary_search_by_key(&tag, |retired| retired.tag);
+            at.map_or_else(|_| Retired::new(tag, now), |at| self.retired[at])
         };
-        self.retired = tags.into_iter().map(since).collect();
+        self.retired = tags.into_iter().map(known).collect();
         if !self.retired.is_empty() {
             self.retired_at = now;
         }
     }
 
-    /// Closes contexts of removed keys that are idle, and ends those that never were. Returns
-    /// whether it ended any: then their requests have ended, too.
+    /// Closes contexts of removed keys that are idle, opens those anew that are not, and ends those
+    /// of which even that fails. Returns whether it ended any: then their requests have ended, too.
     fn retired_end(&mut self, engine: &mut Engine, now: Time, shared: &Shared) -> bool {
-        let before = self.retired.len();
-        self.retired.retain(|&(tag, since)| {
-            if now.since(since) < RETIRED_MAX {
+        let mut cut = false;
+        self.retired.retain_mut(|retired| {
+            let Retired { tag, since, renews_at, patience } = *retired;
+            if now.since(since) >= RETIRED_MAX {
+                if let Some(peer) = engine.context_cut(now, tag) {
+                    shared.events.push(AsyncEvent::KeyRemoved(peer));
+                    cut = true;
+                }
+            } else if renews_at <= now {
+                engine.context_renew(now, tag, patience);
+                retired.renews_at = now + RENEWAL_EVERY;
+                retired.patience = patience.scale(2, 1).min(RENEWAL_EVERY.scale(1, 2));
+            } else {
                 engine.context_close(now, tag);
-            } else if let Some(peer) = engine.context_cut(now, tag) {
-                shared.events.push(AsyncEvent::KeyRemoved(peer));
             }
             engine.has_context(tag)
         });
         let none = self.retired.is_empty();
         self.retired_at = if none { Time(u64::MAX) } else { now + RETIRED_TICK };
-        self.retired.len() < before
+        cut
     }
 }
 

@@ -1,12 +1,12 @@
 //! An engine of a sealed world behind its layer, with its objects and its key file.
 
-use super::plan::{Odd, Plan};
+use super::plan::{Odd, Plan, RENEWAL_NS};
 use crate::draw::Draw;
 use crate::scenario::stream;
 use srd_core::wire::{self, Flags};
 use srd_core::{
     Access, AhId, CqId, Endpoint, Engine, EngineConfig, MrKey, QpInit, QpModify, QpState, QpType,
-    Qpn, RecvRequest, Rng, Source, Time, Transmit, TxSink,
+    Qpn, RecvRequest, Rng, Source, Span, Time, Transmit, TxSink,
 };
 use srd_seal::{End, KeyRing, LayerConfig, Policy, Route, SealLayer, SlotId};
 use std::net::IpAddr;
@@ -197,11 +197,15 @@ impl Member {
         }
     }
 
-    /// What the device does each second.
-    pub fn tick(&mut self, now: u64) {
+    /// What the device does each second. `renews`: contexts of a key that was removed are opened
+    /// anew although they have work.
+    pub fn tick(&mut self, now: u64, renews: bool) {
         let Self { layer: Some(layer), ring, engine, .. } = self else { return };
         for tag in layer.tick(ring, |tag| engine.has_context(tag)) {
             engine.context_close(Time(now), tag);
+            if renews {
+                engine.context_renew(Time(now), tag, Span(RENEWAL_NS));
+            }
         }
     }
 }

@@ -114,7 +114,7 @@ fn bounds_check(plan: &Plan, stage: &mut Stage) {
     let now = stage.now;
     for id in 0..plan.members {
         let m = &mut stage.members[id];
-        m.tick(now);
+        m.tick(now, plan.renews);
         let contexts = m.engine.context_stats();
         let Some(layer) = &m.layer else { continue };
         let held = layer.contexts();

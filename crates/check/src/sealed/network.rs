@@ -148,18 +148,23 @@ impl Network {
         }
     }
 
-    /// Whether the network loses this answer to a handshake: the first ones of a pair.
+    /// Whether the network loses this answer to a handshake: the first ones of a pair, and all of a
+    /// while.
     pub fn loses_answer(
         &mut self,
         plan: &Plan,
         from: usize,
         to: Option<usize>,
         gram: &Gram,
+        now: u64,
     ) -> bool {
         let answer = is_greeting(&gram.bytes) && kind_of(&gram.bytes) == SEALED_OPEN_ACK;
         let Some(to) = to.filter(|_| answer) else { return false };
         let so_far = self.answers.entry((from, gram.dst)).or_default();
         *so_far += 1;
+        if plan.answers_lost_ns.is_some_and(|[from, until]| (from..until).contains(&now)) {
+            return true;
+        }
         *so_far <= plan.answers_lost[usize::from(from > to)]
     }
 

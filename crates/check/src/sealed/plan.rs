@@ -15,6 +15,11 @@ pub const SEALED_EACH: u64 = 100 / SHARE;
 
 /// Silence after which a peer is given up, in ns.
 pub(super) const SILENCE_NS: u64 = 2_000_000;
+/// Time in which contexts that never rest have another key, after the last host has removed the
+/// old one and where the network loses nothing: a tick, two attempts, and a handshake.
+const RENEWED_NS: u64 = 2_000_000;
+/// How long an attempt to open a context anew lasts, in ns.
+pub(super) const RENEWAL_NS: u64 = 300_000;
 /// Rounds of requests after the attacks.
 const ROUNDS: u64 = 3;
 /// Bytes per second of every cable: 10 Gb/s.
@@ -93,6 +98,11 @@ pub struct Plan {
     /// with the lower number, and those of the other. The first begins its own work a little after
     /// the other then, often while it is half open.
     pub answers_lost: [u32; 2],
+    /// All answers to handshakes are lost between these times, in ns, and flows begin at the first:
+    /// handshakes that begin with the old key are not answered before that key is removed.
+    pub answers_lost_ns: Option<[u64; 2]>,
+    /// Contexts whose key was removed are opened anew while they have work, which never ends.
+    pub renews: bool,
     /// Duplication, in thousandths.
     pub doubles: u64,
     /// Least time that a packet travels, in ns.
@@ -141,6 +151,8 @@ fn plan(d: &mut Draw) -> Plan {
         restarts: Vec::new(),
         loss: d.pick(&[0, 0, 10, 40]),
         answers_lost: [0, 0],
+        answers_lost_ns: None,
+        renews: false,
         doubles: d.pick(&[0, 20]),
         delay_ns: 10_000,
         jitter_ns: d.pick(&[0, 2_000, 10_000]),
@@ -175,7 +187,29 @@ fn plan(d: &mut Draw) -> Plan {
         _ => {}
     }
     answers_lose(d, &mut plan);
+    rotation_focus(d, &mut plan);
     plan
+}
+
+/// Some changes of keys meet handshakes that nobody answers, and some contexts that never rest.
+fn rotation_focus(d: &mut Draw, plan: &mut Plan) {
+    let Some([_, first, removed]) = plan.rotation else { return };
+    match d.below(10) {
+        0..=2 => {
+            // Enough of the silence after which a peer is given up is left for an answer.
+            let until = (removed + 60_000).min(first + SILENCE_NS * 6 / 10);
+            plan.answers_lost_ns = Some([first.saturating_sub(250_000), until]);
+            (plan.loss, plan.answers_lost) = (0, [0, 0]);
+            plan.threats.retain(|&t| t != Threat::Tamper);
+        }
+        3..=5 => {
+            plan.renews = true;
+            plan.pause_ns = 0;
+            plan.requests = 150 * plan.depth;
+            plan.load_ns = removed + 20_000 * plan.members as u64 + RENEWED_NS + 500_000;
+        }
+        _ => {}
+    }
 }
 
 /// Loses answers to handshakes in some worlds, more often where nobody requires a seal: there,
@@ -276,7 +310,11 @@ impl Plan {
     /// pre-shared key that was removed. The new one is used from the second step of the change on.
     pub(super) fn is_retired(&self, first: u64, now: u64) -> bool {
         let made = self.rotation.map(|steps| steps[1]);
-        let ended = self.rounds_ns().next().unwrap_or(u64::MAX);
+        let rested = self.rounds_ns().next().unwrap_or(u64::MAX);
+        let calm = self.loss == 0 && !self.threats.contains(&Threat::Tamper);
+        let renewed = self.rotation.filter(|_| self.renews && calm);
+        let renewed = renewed.map(|at| at[2] + 20_000 * self.members as u64 + RENEWED_NS);
+        let ended = renewed.unwrap_or(rested);
         made.is_some_and(|at| first < at) && now >= ended
     }
 

@@ -88,6 +88,9 @@ impl<'a> Stage<'a> {
         let members = (0..plan.members).map(|id| Member::new(plan, seed, id, 0, now)).collect();
         let pairs = (0..plan.members).flat_map(|a| (0..plan.members).map(move |b| (a, b)));
         let late = |d: &mut Draw, from: usize, to: usize| match plan.answers_lost[0] {
+            _ if plan.answers_lost_ns.is_some() => {
+                plan.answers_lost_ns.map_or(0, |at| at[0]) + d.below(300_000)
+            }
             // Its third Open, which begins a handshake of its own, meets the fourth of the other.
             1.. if from < to && d.percent(50) => 380_000 + d.below(40_000),
             1.. if from < to => d.below(1_000_000),
@@ -191,7 +194,8 @@ impl<'a> Stage<'a> {
             }
             if self.now >= tick {
                 tick += TICK_NS;
-                self.members.iter_mut().for_each(|m| m.tick(self.now));
+                let renews = self.plan.renews;
+                self.members.iter_mut().for_each(|m| m.tick(self.now, renews));
             }
             if self.now >= act {
                 let (_, id) = acts.pop().expect("the one that is due");
@@ -333,7 +337,7 @@ impl<'a> Stage<'a> {
         if !calm && self.draw.below(1000) < self.plan.doubles {
             self.travel(gram.clone());
         }
-        let lost = self.network.loses_answer(self.plan, id, to, &gram);
+        let lost = self.network.loses_answer(self.plan, id, to, &gram, self.now);
         if lost || !calm && self.draw.below(1000) < self.plan.loss {
             return;
         }

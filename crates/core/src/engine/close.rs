@@ -109,7 +109,8 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        debug_assert_eq!(c.outstanding(), 0, "who has work does not close");
+        let drains = c.handshake().is_draining();
+        debug_assert!(c.outstanding() == 0 || drains, "who has work does not close");
         if let Some(from) = c.handshake_mut().close_begin(now) {
             self.context_event(now, ci, from);
             self.close_retry(now, ci);
@@ -138,24 +139,47 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    pub(crate) fn close_received(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
+    /// Handles a Close. `asks`: the peer wants another context in place of this one, and waits for
+    /// what has begun in it.
+    pub(crate) fn close_received(
+        &mut self,
+        now: Time,
+        ci: Ctx,
+        asks: bool,
+    ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        let done =
-            c.outstanding() == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
-        if done {
-            let (peer, tag) = (c.endpoint(), c.handshake().peer_tag());
-            debug_assert!(tag != PeerTag::NONE, "who closes is known");
-            match c.limits().sealed {
-                true => self.control_push_of(ci, Body::CloseAck, 0),
-                false => self.control_push(peer, tag, Body::CloseAck),
-            }
-            self.context_end(now, ci);
-        } else {
-            // We have work left; any packet of ours says so, and an acknowledgment is due at once.
-            self.context_activate(ci);
-            self.contexts.get_mut(ci).act().ack.hasten(now, Span::ZERO);
+        let served = c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
+        let done = c.outstanding() == 0 && served;
+        if done || asks && self.nothing_begun(ci) {
+            self.close_agree(now, ci);
+            return Ok(Rx::Done);
+        }
+        // We have work left; any packet of ours says so, and an acknowledgment is due at once.
+        self.context_activate(ci);
+        self.contexts.get_mut(ci).act().ack.hasten(now, Span::ZERO);
+        if asks && self.contexts.get(ci).state() == ContextState::Open {
+            self.drain_asked(now, ci);
         }
         Ok(Rx::Done)
+    }
+
+    /// Agrees to a Close. Work of which nothing was sent is sent in the next context.
+    fn close_agree(&mut self, now: Time, ci: Ctx) {
+        let c = self.contexts.get(ci);
+        let (peer, tag) = (c.endpoint(), c.handshake().peer_tag());
+        debug_assert!(tag != PeerTag::NONE, "who closes is known");
+        match c.limits().sealed {
+            true => self.control_push_of(ci, Body::CloseAck, 0),
+            false => self.control_push(peer, tag, Body::CloseAck),
+        }
+        let c = self.contexts.get_mut(ci);
+        if c.outstanding() == 0 {
+            return self.context_end(now, ci);
+        }
+        if let Some(from) = c.handshake_mut().close_begin(now) {
+            self.context_event(now, ci, from);
+        }
+        self.closed(now, ci);
     }
 
     pub(crate) fn close_acked(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
@@ -173,6 +197,9 @@ impl<O: Observer> Engine<O> {
         }
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.window_forget();
+        }
+        if let Some(win) = self.contexts.get_mut(ci).win_mut() {
+            win.outstanding.begin_again(now);
         }
         self.context_retag(ci);
         let mut secret = self.secrets.or(&mut self.shared.rng);

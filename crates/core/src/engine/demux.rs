@@ -125,7 +125,8 @@ impl<O: Observer> Engine<O> {
         // What was sent after it, and came before it, may have told us that our last work was
         // taken: the Close was withdrawn then. Another one follows if it was not.
         let overtaken = lane.win.replay.newest() != tx_num;
-        let result = if overtaken { Ok(Rx::Done) } else { self.close_received(now, ci) };
+        let asks = h.flags.has(Flags::ACK_REQUEST);
+        let result = if overtaken { Ok(Rx::Done) } else { self.close_received(now, ci, asks) };
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.ack_schedule();
             lane.rearm_push();

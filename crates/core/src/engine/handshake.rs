@@ -444,6 +444,7 @@ impl<O: Observer> Engine<O> {
             }
             ContextState::HalfOpen => self.context_end(now, ci),
             ContextState::Closing => self.close_retry(now, ci),
+            ContextState::Open if c.handshake().is_draining() => self.drain_step(now, ci),
             ContextState::Open | ContextState::Closed => {
                 self.contexts.get_mut(ci).handshake_mut().timer_off();
             }

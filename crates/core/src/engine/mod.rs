@@ -20,6 +20,7 @@ mod housekeeping;
 mod narrow;
 mod origins;
 mod post;
+mod renew;
 mod share;
 mod sizes;
 mod strangers;

@@ -121,7 +121,8 @@ impl<O: Observer> Engine<O> {
         let backlog = c.win().map_or(0, |a| a.backlog_packets(c.limits().mtu));
         let number = Numbered { path, tx_num, psn, una, backlog };
         let slot = self.shared.cfg.slot;
-        let header = c.header(now, slot, PacketType::Close, 0, &number);
+        let flags = if c.handshake().is_draining() { Flags::ACK_REQUEST } else { 0 };
+        let header = c.header(now, slot, PacketType::Close, flags, &number);
         let packet = Packet { header, ack: None, body: Body::Close, payload_len: 0 };
         let bytes = packet.headers_len();
         way.awake(now).on_uncounted_sent(path, bytes as u32);

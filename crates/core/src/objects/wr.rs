@@ -275,7 +275,6 @@ impl WrList {
         self.newest.get()
     }
     /// All requests of the list, the newest first.
-    #[cfg(debug_assertions)]
     pub fn iter<'a>(&self, t: &'a WrTable) -> impl Iterator<Item = (WrHandle, &'a Wqe)> + use<'a> {
         let mut next = self.front();
         core::iter::from_fn(move || {

@@ -42,7 +42,7 @@ pub(crate) enum Challenged {
 struct Underway {
     /// Cookie of the last Challenge, for our next Open.
     cookie: u64,
-    /// When the present close began.
+    /// When the present close began; in an open context that is draining, until when.
     close_began: Time,
     answer: Answer,
     /// What the handshake has shown about packet sizes.
@@ -64,6 +64,9 @@ pub(crate) struct Handshake {
     refusal_told: bool,
     /// While opening: to be begun anew at the next Open unless the peer uses our tag until then.
     anew_waits: bool,
+    /// The context is to be closed and opened anew as soon as no request that has begun is
+    /// outstanding; no other begins until then.
+    draining: bool,
     local_tag: OwnTag,
     /// `PeerTag::NONE` until the peer's parameters are known.
     peer_tag: PeerTag,
@@ -86,6 +89,7 @@ impl Handshake {
             disowned: false,
             refusal_told: false,
             anew_waits: false,
+            draining: false,
             local_tag: tag,
             peer_tag: PeerTag::NONE,
             peer_incarnation: 0,
@@ -312,7 +316,7 @@ impl Handshake {
         self.at = Time::NEVER;
     }
     fn open_anew(&mut self) {
-        self.round = 0;
+        (self.round, self.draining) = (0, false);
         let anew = |u: &mut Underway| *u = Underway { answer: u.answer, ..Underway::default() };
         self.underway_change(anew);
     }
@@ -322,6 +326,31 @@ impl Handshake {
     }
 
     // ---- closing -------------------------------------------------------------------------------
+
+    /// Lets no request begin until `until` at the latest, so that the context can be closed.
+    pub fn drain_begin(&mut self, until: Time) {
+        debug_assert_eq!(self.state, ContextState::Open, "requests begin in open contexts");
+        self.draining = true;
+        self.underway_change(|u| u.close_began = until);
+    }
+    /// Whether no request begins now.
+    #[inline(always)]
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+    /// Looks again at `next` whether all that has begun has ended, and gives up at last. Returns
+    /// whether it is time to give up.
+    pub fn drain_wait(&mut self, now: Time, next: Time) -> bool {
+        debug_assert!(self.draining && self.state == ContextState::Open, "it waits for that");
+        let until = self.underway().close_began;
+        self.at = next.min(until);
+        until <= now
+    }
+    /// Requests may begin again.
+    pub fn drain_end(&mut self) {
+        self.draining = false;
+        self.underway_change(|u| u.close_began = Time(0));
+    }
 
     /// Starts to close. Returns the previous state, `None` if it was not open.
     pub fn close_begin(&mut self, now: Time) -> Option<ContextState> {
@@ -347,7 +376,7 @@ impl Handshake {
         let from = self.state.close_withdrawn().ok()?;
         debug_assert!(self.knows_peer(), "who was open knows its peer");
         self.rest();
-        self.underway_change(|u| u.close_began = Time(0));
+        self.drain_end();
         Some(from)
     }
     /// Ends the context. Returns the previous state, `None` if it had ended already.

@@ -52,6 +52,12 @@ impl Outstanding {
         }
         debug_assert!(self.since <= now, "it began at some time before: {self:?}");
     }
+    /// What is outstanding waits for another context from now on.
+    pub fn begin_again(&mut self, now: Time) {
+        if self.since != Time::NEVER {
+            self.since = now;
+        }
+    }
     /// Notes that a request has ended.
     #[inline(always)]
     pub fn end(&mut self) {

@@ -79,6 +79,10 @@ impl SendQueues {
             && self.cancels.is_empty()
             && self.recuts.is_empty()
     }
+    /// Whether nothing waits that the peer needs because of what it was sent before.
+    pub fn sent_is_empty(&self) -> bool {
+        self.cancels.is_empty() && self.recuts.is_empty()
+    }
     /// Bytes of requests that have no PSN yet.
     #[inline(always)]
     pub fn unsent_bytes(&self) -> u64 {

@@ -54,7 +54,8 @@ impl<O: Observer> Lane<'_, O> {
             }
             Seen::TooFar => return Err(DropReason::TooFar),
         }
-        if self.peer.state() == ContextState::Closing {
+        // A close for a context to follow stays: the peer lets no other request begin, either.
+        if self.peer.state() == ContextState::Closing && !self.peer.handshake().is_draining() {
             self.shared.close_withdraw(self.now, self.ci, self.peer, true);
         }
         if self.peer.has_guessed()

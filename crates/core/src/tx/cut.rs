@@ -5,7 +5,7 @@ use crate::events::Observer;
 use crate::lane::Lane;
 use crate::limits::{RETRANSMITS_DOUBTED_MAX, RETRANSMITS_MAX};
 use crate::objects::Objects;
-use crate::objects::qp::QpState;
+use crate::objects::qp::{Qp, QpState};
 use crate::objects::wr::WrState;
 use crate::peer::scoreboard::{Entry, Kind, Work};
 use crate::peer::send_queues::FlowAt;
@@ -102,7 +102,9 @@ impl<O: Observer> Lane<'_, O> {
         if again {
             return Admit::Yes;
         }
-        if !w.started && self.objects.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
+        let holds = self.peer.handshake().is_draining() && !planted!(DrainBegins);
+        let drains = |q: &Qp| q.state == QpState::Sqd;
+        if !w.started && (holds || self.objects.qps.get(w.qp).is_some_and(drains)) {
             return Admit::Later;
         }
         let features = self.peer.limits().features;

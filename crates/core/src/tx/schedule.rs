@@ -61,7 +61,10 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     fn burst(&mut self, out: &mut Out<'_, impl TxSink>) -> Turn {
-        if self.peer.state() != ContextState::Open {
+        // Reads of a peer that has them under way are served until it agrees to the close.
+        let state = self.peer.state();
+        let draining = self.peer.handshake().is_draining();
+        if state != ContextState::Open && !(state == ContextState::Closing && draining) {
             return Turn::Idle;
         }
         debug_assert!(self.peer.handshake().knows_peer(), "who is open knows its peer");
@@ -80,7 +83,8 @@ impl<O: Observer> Lane<'_, O> {
         if self.way.waits.paced_first().is_some_and(|first| first != self.ci) {
             return Turn::Behind;
         }
-        if self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
+        if !draining
+            && self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
             && let Some(wi) = self.win.queues.datagrams().pop_front(&mut self.objects.wrs)
         {
             return self.datagram_turn(wi, out);
