@@ -40,7 +40,7 @@ impl Figures {
     pub fn of(row: Row, told: &EndOutputs) -> Result<Self> {
         let EndOutputs { near, far } = told;
         match row {
-            Row::RawStream { size } => raw(near, far, size),
+            Row::RawStream { size } | Row::RawBurst { size } => raw(near, far, size),
             Row::RawRate => raw(near, far, 64),
             Row::TcpStream { .. } => tcp(near),
             Row::SrdSend { size, .. }

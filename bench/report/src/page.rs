@@ -102,10 +102,13 @@ Conditions (\"offgro\"):
 - CPU time is that of the processes with all their threads, including system calls. Work of the
   kernel's own threads is not included, for any contender;
 - raw UDP is `crates/datapath/examples/raw`: connected sockets and bare system calls, with the same
-  64 source ports and segmented sends of 8 packets (7 at 8900 bytes) as SRD.
+  64 source ports as SRD and segmented sends of 8 packets (7 at 8900 bytes). SRD sends up to {burst}
+  packets of 1400 bytes on one path with one call, as does `raw-burst-1400`. Raw UDP sends one
+  buffer again and again, which stays in the cache.
   TCP is iperf3 with cubic, one connection, the same payload per packet.
 
 ",
+        burst = rows::burst_of(1400),
         runs = m.plan.runs,
         seconds = m.plan.seconds,
         link = m.link,
@@ -160,22 +163,24 @@ KiB, are outstanding. Gb are payload; CPU time is that of both ends.
     for size in SIZES {
         writeln!(
             out,
-            "### {size} bytes per packet\n\n| Row | Gb per CPU-s | / raw | / TCP | Gb/s | \
-             ns per packet, sender + receiver | packets per send call | resent ‰ |\n\
-             |-|-|-|-|-|-|-|-|"
+            "### {size} bytes per packet\n\n| Row | Gb per CPU-s | / raw | / raw, same burst | \
+             / TCP | Gb/s | ns per packet, sender + receiver | packets per send call | resent ‰ |\n\
+             |-|-|-|-|-|-|-|-|-|"
         )?;
+        let burst = Some(Row::RawBurst { size }).filter(|row| rows::all().contains(row));
         let (raw, tcp) = (Row::RawStream { size }, Row::TcpStream { size });
         let send = |driver| Row::SrdSend { size, driver };
-        let rows = [raw, send(Driver::Caller), Row::SrdWrite { size }, send(Driver::Thread), tcp];
-        for row in rows {
+        let rest = [send(Driver::Caller), Row::SrdWrite { size }, send(Driver::Thread), tcp];
+        for row in [raw].into_iter().chain(burst).chain(rest) {
             let per_cpu = |f: &Figures| f.gbit_per_cpu;
             let ns = [0, 1].map(|end| m.spread(row, |f| f.ns_per_packet[end]).median);
             writeln!(
                 out,
-                "| `{}` | {} | {:.2} | {:.2} | {} | {} | {} | {} |",
+                "| `{}` | {} | {:.2} | {:.2} | {:.2} | {} | {} | {} | {} |",
                 row.name(),
                 shown(m.spread(row, per_cpu), 2),
                 m.ratio(row, raw, per_cpu).median,
+                m.ratio(row, burst.unwrap_or(raw), per_cpu).median,
                 m.ratio(row, tcp, per_cpu).median,
                 shown(m.spread(row, |f| f.gbit), 1),
                 if ns[0].is_nan() { "–".into() } else { format!("{:.0} + {:.0}", ns[0], ns[1]) },

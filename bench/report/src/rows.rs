@@ -6,12 +6,25 @@ use crate::{
     pair::{self, EndOutputs, LIFE_SECONDS, Ready, Server, json_of},
 };
 use serde_json::Value;
-use std::path::PathBuf;
+use srd_core::EngineConfig;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+};
 
 /// Port of the TCP and raw UDP servers.
 const PORT: &str = "18990";
 /// Bytes of one RDMA write, rounded down to whole packets.
 const WRITE_BYTES: u32 = 256 << 10;
+
+/// Packets of one segmented send of raw UDP, or as many as fit into one.
+const RAW_BATCH: u16 = 8;
+
+/// Packets of SRD's longest bursts on one path, where each has `size` bytes of payload.
+pub fn burst_of(size: u32) -> u16 {
+    let nobody = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    EngineConfig::sockets(nobody, 0, size as u16).burst_packets
+}
 
 /// How an end waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +58,10 @@ impl Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
     RawStream {
+        size: u32,
+    },
+    /// As `RawStream`, with segmented sends of as many packets as SRD's longest bursts have.
+    RawBurst {
         size: u32,
     },
     SrdSend {
@@ -96,6 +113,9 @@ pub fn all() -> Vec<Row> {
     let mut rows = Vec::new();
     for size in SIZES {
         rows.push(Row::RawStream { size });
+        if burst_of(size) > RAW_BATCH {
+            rows.push(Row::RawBurst { size });
+        }
         rows.push(Row::SrdSend { size, driver: Driver::Caller });
         rows.push(Row::SrdWrite { size });
         rows.push(Row::SrdSendUnchecked { size });
@@ -147,6 +167,7 @@ impl Row {
     pub fn name(self) -> String {
         match self {
             Self::RawStream { size } => format!("raw-{size}"),
+            Self::RawBurst { size } => format!("raw-burst-{size}"),
             Self::SrdSend { size, driver: Driver::Caller } => format!("srd-send-{size}"),
             Self::SrdSend { size, driver: Driver::Thread } => format!("srd-send-thread-{size}"),
             Self::SrdWrite { size } => format!("srd-write-{size}"),
@@ -179,15 +200,16 @@ impl Row {
         let end = |name: &str, rest: String| format!("{own} end {name} {rest}");
         let timed = |rest: String| format!("timeout {LIFE_SECONDS} {rest}");
         let to = format!("--local {NEAR_IP} --remote {FAR_IP} --seconds {seconds}");
-        let raw_stream = |size: u32| {
-            let both = format!("--size {size} --paths 64 --batch 8");
+        let raw_stream = |size: u32, batch: u16| {
+            let both = format!("--size {size} --paths 64 --batch {batch}");
             let far = format!("{raw} rx --local {FAR_IP} --port {PORT} {both}");
             let near = format!("{raw} tx --local {NEAR_IP} --remote {FAR_IP}:{PORT} {both}");
             [timed(far), timed(format!("{near} --duration {seconds}"))]
         };
         let pair = match self {
-            Self::RawStream { size } => raw_stream(size),
-            Self::RawRate => raw_stream(64),
+            Self::RawStream { size } => raw_stream(size, RAW_BATCH),
+            Self::RawBurst { size } => raw_stream(size, burst_of(size)),
+            Self::RawRate => raw_stream(64, RAW_BATCH),
             Self::SrdSendUnchecked { size } => {
                 let plain = Self::SrdSend { size, driver: Driver::Caller };
                 return plain.commands(p, seconds).map(unchecked);
@@ -256,7 +278,9 @@ impl Row {
 
     fn ready(self) -> Ready {
         match self {
-            Self::RawStream { .. } | Self::RawPing(_) | Self::RawRate => Ready::Wait(150),
+            Self::RawStream { .. } | Self::RawBurst { .. } | Self::RawPing(_) | Self::RawRate => {
+                Ready::Wait(150)
+            }
             Self::TcpStream { .. } => Ready::Text("listening"),
             _ => Ready::Line,
         }
@@ -350,6 +374,8 @@ mod tests {
         let p = Programs { own, raw, secure: "secure".into(), key: "keys".into() };
         let [serve, drive] = Row::RawStream { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));
         assert!(serve.contains("--port 18990") && drive.contains(":18990"), "{serve} | {drive}");
+        let [serve, _] = Row::RawBurst { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));
+        assert!(serve.contains("--batch 44") && burst_of(8900) == 7, "{serve}");
         let [serve, drive] = Row::SrdWrite { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));
         assert!(serve.contains("--size 261800") && drive.contains("--size 261800"));
     }

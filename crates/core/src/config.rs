@@ -175,7 +175,8 @@ pub struct EngineConfig {
     /// peer, whatever window that peer offers.
     pub window: u16,
     /// Most packets sent in a row to one peer on one path (for GSO), at least 1; with 1, each
-    /// packet chooses its own path.
+    /// packet chooses its own path. `rate.burst_bytes`, the rate and the inflight cap bound bursts
+    /// in bytes.
     pub burst_packets: u16,
     /// Most contexts, at least 1. While more than three quarters are taken, peers without a context
     /// must answer a cookie before they get one.
@@ -245,6 +246,17 @@ pub struct EngineConfig {
     pub own: OwnPolicies,
 }
 
+/// Most bytes of one segmented send: less than the 64 KiB of an IP datagram with its headers.
+const SEGMENTED_BYTES_MAX: usize = 65_000;
+/// Most packets of one segmented send that every kernel accepts (128 since Linux 6.9).
+const SEGMENTS_MAX: usize = 64;
+
+/// Packets of one segmented send: one more would need a second system call.
+fn segments_of(mtu: u16) -> u16 {
+    let fit = SEGMENTED_BYTES_MAX / (usize::from(mtu) + srd_wire::OVERHEAD_BYTES);
+    fit.clamp(1, SEGMENTS_MAX) as u16
+}
+
 impl EngineConfig {
     /// Defaults for real sockets on a host at `ip`.
     pub fn sockets(ip: IpAddr, slot: u8, mtu: u16) -> Self {
@@ -256,7 +268,7 @@ impl EngineConfig {
             open_padded_len: mtu + srd_wire::OVERHEAD_BYTES as u16,
             mtu_search: true,
             window: 4096,
-            burst_packets: 8,
+            burst_packets: segments_of(mtu),
             contexts_max: 65_536,
             half_opens_max: 1024,
             inbound_per_prefix_max: 16_384,

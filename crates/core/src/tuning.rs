@@ -385,6 +385,12 @@ pub(crate) const UNPROVEN_PKTS_MAX: i32 = 2048;
 /// Longest burst, as time at the paced rate: it bounds what the queue of a switch gets at once. At
 /// 100 Gb/s it is 250 KB, more than every configured burst.
 pub(crate) const BURST: Span = Span::from_us(20);
+/// Longest burst on one path, as a fraction of the inflight cap: a full window is spread over eight
+/// paths at least, however fast the sender is. Test `bursts.rs`.
+pub(crate) const PATH_BURST: Share = Share(1, 8);
+/// Packets of one queue pair in a row while others wait. A burst on one path may hold several such
+/// turns.
+pub(crate) const FLOW_TURN_PKTS: u16 = 8;
 /// With nothing in flight no acknowledgment brings credit: after this many round trips the first
 /// window is free again.
 pub(crate) const CREDIT_PATIENCE_RTTS: u64 = 2;

@@ -4,6 +4,7 @@ mod common;
 
 mod attack;
 mod beliefs;
+mod bursts;
 mod contexts;
 mod copies;
 mod dead_peers;

@@ -118,8 +118,11 @@ fn one_path_and_jumbo_and_no_segmentation_also_arrive_whole() {
     // Seven fit in 64 KiB: each batch of 8 leaves one over, the last one of 4 does not.
     assert_eq!(a.counters().tx_gso_packets, 12 * 7 + 4);
     bulk(&mut a, &mut b, 64, 11, |i| (i % 2) as u8);
-    // Round robin over two paths is sorted by path: 32 packets each, in messages of 8.
-    assert_eq!((a.counters().tx_gso_packets, a.counters().tx_gso_batches), (88 + 64, 13 + 8));
+    // Round robin over two paths is sorted by path: 32 packets each, in one message.
+    assert_eq!((a.counters().tx_gso_packets, a.counters().tx_gso_batches), (88 + 64, 13 + 2));
+    let mut eight = open("127.0.0.1", 40, |c| c.gso_segments_max = 8);
+    bulk(&mut eight, &mut b, 64, 11, |i| (i % 2) as u8);
+    assert_eq!((eight.counters().tx_gso_packets, eight.counters().tx_gso_batches), (64, 8));
     let mut plain = open("127.0.0.1", 40, |c| c.gso = false);
     bulk(&mut plain, &mut b, 100, 1400, |i| (i % 64) as u8);
     assert_eq!(plain.counters().tx_gso_batches, 0);

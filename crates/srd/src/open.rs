@@ -26,9 +26,6 @@ use srd_seal::Policy;
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
 use std::path::Path;
 
-/// Bytes of one segmented send (the kernel's limit of 64 KiB less headers).
-const GSO_BYTES_MAX: usize = 65_000;
-
 /// Datagrams of one batch that are copied and sealed: one for each packet, and a few more, because
 /// a packet that opens a context may become two.
 const SEALED_BATCH: usize = TX_BATCH + TX_BATCH / 4;
@@ -88,9 +85,6 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     engine.path.policy = config.path_policy;
     engine.rate.policy = config.rate_policy;
     engine.integrity = if config.integrity { Integrity::On } else { Integrity::Handshakes };
-    // A burst that exceeds one segmented send would need a second one for the rest.
-    let fit = GSO_BYTES_MAX / (usize::from(mtu) + OVERHEAD_BYTES);
-    engine.burst_packets = engine.burst_packets.min(fit.max(1) as u16);
     if let Some(bytes) = net.rx_budget_bytes {
         engine.rx_budget_bytes = bytes;
     }

@@ -10,6 +10,7 @@ use crate::objects::wr::WrState;
 use crate::peer::scoreboard::{Entry, Kind, Work};
 use crate::peer::send_queues::FlowAt;
 use crate::psn::Psn;
+use crate::tuning::FLOW_TURN_PKTS;
 use srd_wire::{Features, PacketType};
 
 /// Whether the request at the head of a flow may be segmented.
@@ -202,7 +203,7 @@ impl<O: Observer> Lane<'_, O> {
         if w.state != WrState::Queued {
             self.win.queues.flow_pop_known(at, w);
         }
-        self.win.queues.flow_advance(self.shared.cfg.burst_packets);
+        self.win.queues.flow_advance(self.shared.cfg.burst_packets.min(FLOW_TURN_PKTS));
         debug_assert!(
             self.win.board.span() < u32::from(self.peer.limits().window) || cfg!(planted_bugs),
             "the peer's window has room"

@@ -47,7 +47,7 @@ pub struct UdpConfig {
 }
 
 impl UdpConfig {
-    /// The defaults at the address `ip`: 64 paths, first free slot, GSO of 8 packets.
+    /// The defaults at the address `ip`: 64 paths, first free slot, GSO of up to 64 packets.
     pub fn new(ip: IpAddr) -> Self {
         Self {
             ip,
@@ -59,7 +59,7 @@ impl UdpConfig {
             sndbuf_bytes_per_path: 64 << 10,
             rcvbuf_bytes: 8 << 20,
             gso: true,
-            gso_segments_max: 8,
+            gso_segments_max: SEGMENTS_MAX,
             tx_batch_max: 256,
             rx_batch_max: 32,
             spin: Duration::ZERO,
