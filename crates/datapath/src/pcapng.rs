@@ -27,7 +27,7 @@ pub enum Way {
 }
 
 /// One packet to write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Nanoseconds since 1970.
     pub unix_ns: u64,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// One run to execute.
 #[derive(Clone, Debug)]
@@ -97,6 +97,20 @@ pub fn run_all(
     threads: usize,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunResult>, String> {
+    let results = run_until(jobs, threads, progress, &AtomicBool::new(false))?;
+    Ok(results.expect("nobody stops it"))
+}
+
+/// Like [`run_all`], but begins no further run once `stop` is true; the results are then `None`.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn run_until(
+    jobs: &[Job],
+    threads: usize,
+    progress: &(dyn Fn(usize) + Sync),
+    stop: &AtomicBool,
+) -> Result<Option<Vec<RunResult>>, String> {
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Result<RunResult, String>>>> =
@@ -105,6 +119,9 @@ pub fn run_all(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(at) else { return };
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             let result = run(&job.spec, Path::new(&job.folder), job.seed)
                 .map_err(|e| format!("{}: {e}", place(&job.spec.name, &job.spec.case)));
             *results[at].lock().expect("no run panics while it stores") = Some(result);
@@ -118,9 +135,8 @@ pub fn run_all(
         work();
     });
     let taken = results.into_iter().map(|r| r.into_inner().expect("all threads have ended"));
-    let results: Vec<RunResult> =
-        taken.map(|r| r.expect("every job was taken")).collect::<Result<_, String>>()?;
-    Ok(apart(results))
+    let results: Option<Vec<RunResult>> = taken.map(Option::transpose).collect::<Result<_, _>>()?;
+    Ok(results.map(apart))
 }
 
 /// Results of groups of flows as cases of their own, after that of the first group.
@@ -158,6 +174,19 @@ fn grouped(results: &mut Vec<RunResult>) -> Vec<RunResult> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_that_is_stopped_has_no_results() {
+        let file = SpecFile::load("fig2", true).unwrap();
+        let jobs = &jobs_of(&file, Some(Seeds::up_to(1)))[..2];
+        let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let after_one = |n| {
+            done.store(n, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
+        };
+        assert!(run_until(jobs, 1, &after_one, &stop).unwrap().is_none());
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn seeds_are_a_number_or_a_range() {

@@ -6,13 +6,12 @@ mod merge;
 mod paper;
 
 use crate::batch::{Seeds, jobs_of, run_all};
-use crate::check::{check, place};
 use crate::figures::figures;
 use crate::pages::huge_pages;
 use crate::plots::plots;
 use crate::report::{self, Origin};
+use crate::request::Request;
 use crate::result::RunResult;
-use crate::run::ready;
 use crate::spec::{EMBEDDED, SpecFile, embedded};
 use crate::{guards, level};
 use clap::{Args, Parser, Subcommand};
@@ -205,37 +204,19 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the figures that a file declares.
-fn plots_check(file: &SpecFile) -> Result<(), String> {
-    let first = file.cases.first();
-    first.map_or(Ok(()), |c| c.plot.iter().try_for_each(|p| p.check(&file.cases)))
-}
-
 /// Reads an experiment and selects the requested part.
 fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
-    let mut file = SpecFile::load_with(name, o.quick, &o.set, &o.sweep).map_err(Failure::Usage)?;
-    plots_check(&file).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
-    let named = file.cases.iter().filter(|c| !c.case.is_empty());
-    let names: Vec<String> = named.map(|c| format!("\"{}\"", c.case)).collect();
-    if let Some(part) = &o.case {
-        file.cases.retain(|c| c.case.contains(part.as_str()));
-    }
-    for case in &mut file.cases {
-        let checked = check(case).and_then(|()| ready(case, &file.folder));
-        checked.map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
-        case.measure.observe |= o.out.is_some();
-    }
+    let request = Request {
+        name: name.into(),
+        quick: o.quick,
+        case: o.case.clone(),
+        set: o.set.clone(),
+        sweep: o.sweep.clone(),
+        observe: o.out.is_some(),
+    };
+    let file = request.load().map_err(Failure::Usage)?;
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
-        let left = match (&o.case, o.quick) {
-            (Some(part), _) if names.is_empty() => {
-                format!("no case contains \"{part}\", as no case has a name; leave out --case")
-            }
-            (Some(part), _) => {
-                format!("no case contains \"{part}\"; the cases are {}", names.join(", "))
-            }
-            (None, _) => "--quick omits all its cases".to_string(),
-        };
-        return Err(Failure::Usage(format!("{name}: {left}")));
+        return Err(Failure::Usage(request.nothing()));
     }
     Ok(file)
 }

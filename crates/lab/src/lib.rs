@@ -46,6 +46,7 @@ mod plots;
 mod poisson;
 mod policy;
 mod report;
+mod request;
 mod result;
 mod rings;
 mod rival;
@@ -64,7 +65,7 @@ mod workload;
 
 pub use app::{AppOutcome, OpId, Play, Program, Schedule, amdahl};
 pub use away::AwayOutcome;
-pub use batch::{Job, Seeds, jobs_of, run_all};
+pub use batch::{Job, Seeds, jobs_of, run_all, run_until};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use cdf::SizeCdf;
 pub use check::check;
@@ -82,9 +83,14 @@ pub use packet::{
 };
 pub use pages::huge_pages;
 pub use pauses::{PauseOutcome, TierPauses};
+pub use plots::plots;
 pub use poisson::OpenLoop;
 pub use policy::{Parameters, path_policy_add, rate_policy_add};
-pub use report::{Origin, csv, json, page, series_csv, summary_csv, table};
+pub use report::{
+    Origin, csv, json, page, series_csv, summaries_join, summary_csv, summary_page, summary_table,
+    table,
+};
+pub use request::Request;
 pub use result::{Detail, OrderCost, RunResult, Tally};
 pub use rings::RingOutcome;
 pub use rival::RivalOutcome;

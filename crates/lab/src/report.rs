@@ -6,11 +6,12 @@ mod html;
 mod phases;
 pub mod rows;
 mod series;
-
 mod sweeps;
+mod texts;
 
 pub use html::{add_figure, document, page, rows_page};
 pub use series::{csv, series_csv, summary_csv};
+pub use texts::{summaries_join, summary_page, summary_table};
 
 use crate::figures_app::{APP_COLUMNS, app_cells};
 use crate::pauses::{PauseOutcome, TierPauses};

@@ -86,6 +86,9 @@ impl Document {
     }
 }
 
+/// Cells of a row of a drawing: the first bit of each, and its text.
+type Cells<'a> = Vec<(u32, &'a str)>;
+
 /// Cells of a row of a table.
 fn cells(line: &str) -> Option<Vec<String>> {
     let row = line.strip_prefix('|')?.strip_suffix('|')?;
@@ -94,7 +97,7 @@ fn cells(line: &str) -> Option<Vec<String>> {
 
 /// Fields of a drawing. Two columns are one bit; a row without a name continues the one above.
 fn fields_of(block: &[String], others: &BTreeMap<&str, Vec<Field>>) -> Result<Vec<Field>> {
-    let rows: Vec<(Vec<(u32, &str)>, Option<u32>)> =
+    let rows: Vec<(Cells<'_>, Option<u32>)> =
         block.iter().filter_map(|line| row_of(line)).collect();
     let mut fields: Vec<Field> = Vec::new();
     for (at, (row, offset)) in rows.iter().enumerate() {
@@ -135,7 +138,7 @@ fn fields_of(block: &[String], others: &BTreeMap<&str, Vec<Field>>) -> Result<Ve
 }
 
 /// Cells of a row with their first bits, and the row's offset in bytes.
-fn row_of(line: &str) -> Option<(Vec<(u32, &str)>, Option<u32>)> {
+fn row_of(line: &str) -> Option<(Cells<'_>, Option<u32>)> {
     let (row, offset) = line.strip_prefix('|')?.rsplit_once('|')?;
     let mut column = 0;
     let cells = row

@@ -1,13 +1,12 @@
 //! `lab paper`: one page with the figures of publications as this lab draws them, each beside what
 //! its source says and the command that repeats it.
 
-use super::{Failure, Program, command_of, plots_check, progress_bar, quoted};
+use super::{Failure, Program, command_of, progress_bar, quoted};
 use crate::batch::{Seeds, jobs_of, run_all};
-use crate::check::{check, place};
 use crate::figure::{Figure, escape};
 use crate::plots::plots;
 use crate::report::{add_figure, document};
-use crate::run::ready;
+use crate::request::{cases_check, figures_check};
 use crate::spec::{EMBEDDED, PlotSpec, Spec, SpecFile};
 use clap::Args;
 use std::fmt::Write as _;
@@ -84,13 +83,12 @@ pub fn paper(o: &Paper, program: Program) -> Result<String, Failure> {
 /// The cases that a figure with a source shows; `None` if there are none.
 fn load(o: &Paper, name: &str) -> Result<Option<SpecFile>, Failure> {
     let mut file = SpecFile::load(name, o.quick).map_err(Failure::Usage)?;
-    plots_check(&file).map_err(|e| Failure::Usage(format!("{name}: {e}")))?;
+    figures_check(name, &file).map_err(Failure::Usage)?;
     let sourced: Vec<PlotSpec> =
         file.cases[0].plot.iter().filter(|p| p.source.is_some()).cloned().collect();
     file.cases.retain(|c| sourced.iter().any(|p| p.shows(c)));
+    cases_check(name, &file).map_err(Failure::Usage)?;
     for case in &mut file.cases {
-        let checked = check(case).and_then(|()| ready(case, &file.folder));
-        checked.map_err(|e| Failure::Usage(format!("{}: {e}", place(name, &case.case))))?;
         case.measure.observe = true;
         case.seeds = seeds(&sourced, case);
         case.plot.clone_from(&sourced);

@@ -1,0 +1,94 @@
+"""Completions with asyncio: ``await`` the end of a request.
+
+qp = srd.aio.AsyncQueuePair(device.queue_pair())
+receive = qp.recv(region)              # posted at once
+await qp.send(peer, b"hello")
+done = await receive                   # a srd.Completion
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ._native import Completion, Peer, QueuePair, Region, RequestFailed
+from typing import Any
+
+__all__ = ["AsyncQueuePair"]
+
+
+class AsyncQueuePair:
+    """A queue pair whose requests are futures of the running event loop.
+
+    Every method posts at once, and raises at once if the request is refused; the future ends with
+    the completion, or with ``RequestFailed``. Nobody else may take completions of the queue pair.
+    """
+
+    def __init__(self, queue_pair: QueuePair) -> None:
+        self.queue_pair = queue_pair
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, asyncio.Future[Completion]] = {}
+        self._loop.add_reader(queue_pair.fileno(), self._take)
+        self._take()
+
+    @property
+    def address(self) -> str:
+        """What the other side gives to ``Device.peer``."""
+        return self.queue_pair.address
+
+    def send(self, peer: Peer, data: bytes, **options: Any) -> asyncio.Future[Completion]:
+        """As ``QueuePair.send``."""
+        return self._posted(self.queue_pair.send, peer, data, **options)
+
+    def send_region(
+        self, peer: Peer, region: Region, *part: int, **options: Any
+    ) -> asyncio.Future[Completion]:
+        """As ``QueuePair.send_region``."""
+        return self._posted(self.queue_pair.send_region, peer, region, *part, **options)
+
+    def recv(self, region: Region, *part: int, **options: Any) -> asyncio.Future[Completion]:
+        """As ``QueuePair.recv``."""
+        return self._posted(self.queue_pair.recv, region, *part, **options)
+
+    def write(
+        self, peer: Peer, region: Region, remote: tuple[int, int, int], **options: Any
+    ) -> asyncio.Future[Completion]:
+        """As ``QueuePair.write``."""
+        return self._posted(self.queue_pair.write, peer, region, remote, **options)
+
+    def read(
+        self, peer: Peer, region: Region, remote: tuple[int, int, int], **options: Any
+    ) -> asyncio.Future[Completion]:
+        """As ``QueuePair.read``."""
+        return self._posted(self.queue_pair.read, peer, region, remote, **options)
+
+    def close(self) -> None:
+        """Stops taking completions; futures that have not ended are cancelled."""
+        self._loop.remove_reader(self.queue_pair.fileno())
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+
+    def _posted(
+        self, post: Callable[..., int], *args: Any, **options: Any
+    ) -> asyncio.Future[Completion]:
+        # Completions are taken in this thread only, so none is missed before the future is known.
+        number = post(*args, **options)
+        future = self._loop.create_future()
+        self._waiting[number] = future
+        return future
+
+    def _take(self) -> None:
+        # Armed before the queue is emptied: what arrives afterwards notifies again.
+        self.queue_pair.arm()
+        while done := self.queue_pair.poll():
+            for completion in done:
+                future = self._waiting.pop(completion.id, None)
+                if future is None or future.done():
+                    continue
+                try:
+                    completion.check()
+                except RequestFailed as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(completion)

@@ -1,0 +1,159 @@
+"""Devices in Python: messages, RDMA, buffers, errors, asyncio."""
+
+import array
+import asyncio
+import gc
+import threading
+import unittest
+
+import srd
+import srd.aio
+
+#: Not the default, so that nothing that runs on this machine is met.
+PORTS = {"port_base": 25_800}
+LIMIT_S = 30
+
+
+class Pair(unittest.TestCase):
+    def setUp(self):
+        self.a, self.b = srd.Device(**PORTS), srd.Device(**PORTS)
+        self.qp_a, self.qp_b = self.a.queue_pair(qkey=7), self.b.queue_pair(qkey=8)
+        self.to_b, self.to_a = self.a.peer(self.qp_b.address), self.b.peer(self.qp_a.address)
+        self.addCleanup(self.a.close)
+        self.addCleanup(self.b.close)
+
+    def test_messages_arrive_with_immediate_data(self):
+        room = self.b.region(4096)
+        for size, imm in [(0, None), (5, 0xDEAD_BEEF), (80, None), (81, 1), (1000, None)]:
+            sent = bytes(at % 251 for at in range(size))
+            number = self.qp_b.recv(room)
+            ended = self.qp_a.send(self.to_b, sent, imm=imm)
+            done = self.qp_b.wait(LIMIT_S)
+            self.assertEqual((done.id, done.op, done.nbytes, done.imm), (number, "recv", size, imm))
+            self.assertEqual(done.source, ("127.0.0.1", int(self.qp_a.address.split("/")[1])))
+            self.assertEqual(bytes(room)[:size], sent)
+            done = self.qp_a.wait(LIMIT_S)
+            self.assertEqual((done.id, done.op, done.ok, done.status), (ended, "send", True, 0))
+        self.assertEqual(self.qp_a.outstanding, (0, 0))
+
+    def test_rdma_moves_parts_of_buffers(self):
+        target = self.b.region(100_000, remote_write=True, remote_read=True)
+        mine = array.array("d", [0.5, 1.5, 2.5, 3.5])
+        source = self.a.register(mine)
+        self.assertEqual(source.nbytes, 32)
+        self.qp_a.write(self.to_b, source, target.remote, offset=8, nbytes=16, remote_offset=99_984)
+        self.assertEqual(self.qp_a.wait(LIMIT_S).nbytes, 16)
+        self.assertEqual(memoryview(target)[99_984:].cast("d").tolist(), [1.5, 2.5])
+        memoryview(target)[:32] = array.array("d", [9, 8, 7, 6]).tobytes()
+        self.qp_a.read(self.to_b, source, target.remote, nbytes=32)
+        self.qp_a.wait(LIMIT_S)
+        self.assertEqual(mine.tolist(), [9, 8, 7, 6])
+        with self.assertRaises(BufferError):
+            mine.append(1.0)
+
+    def test_arrays_of_numpy_are_registered_and_views_of_regions(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+        target = self.b.region(8 * 1000, remote_write=True)
+        ramp = numpy.arange(1000, dtype=numpy.float64).reshape(10, 100)
+        self.qp_a.write(self.to_b, self.a.register(ramp), target.remote)
+        self.qp_a.wait(LIMIT_S)
+        numpy.testing.assert_array_equal(numpy.frombuffer(target).reshape(10, 100), ramp)
+        with self.assertRaisesRegex(srd.DeviceError, "ascontiguousarray"):
+            self.a.register(ramp[:, ::2])
+
+    def test_regions_live_as_long_as_somebody_needs_them(self):
+        target = self.b.region(1 << 20, remote_write=True)
+        remote = target.remote
+        self.qp_a.write(self.to_b, self.a.register(bytearray(b"x" * (1 << 20))), remote)
+        gc.collect()
+        self.assertTrue(self.qp_a.wait(LIMIT_S).ok)
+        view = memoryview(target)
+        del target
+        gc.collect()
+        self.assertEqual(bytes(view[:4]), b"xxxx")
+        # Its view keeps it registered; without one the peer is refused.
+        self.qp_a.write(self.to_b, self.a.region(4), remote)
+        self.assertTrue(self.qp_a.wait(LIMIT_S).ok)
+        del view
+        gc.collect()
+        self.qp_a.write(self.to_b, self.a.region(4), remote)
+        with self.assertRaisesRegex(srd.RequestFailed, "Write request"):
+            self.qp_a.wait(LIMIT_S)
+
+    def test_errors_name_the_fix(self):
+        region = self.a.region(100)
+        with self.assertRaisesRegex(srd.DeviceError, "beyond the region of 100 bytes"):
+            self.qp_a.send_region(self.to_b, region, 90, 11)
+        with self.assertRaisesRegex(srd.PostError, "beyond the peer's region of 10 bytes"):
+            self.qp_a.write(self.to_b, region, (0, 0, 10))
+        with self.assertRaisesRegex(srd.PostError, "longer than the operation allows"):
+            self.qp_a.send(self.to_b, bytes(self.a.mtu + 1))
+        with self.assertRaisesRegex(srd.DeviceError, "no address of a queue pair"):
+            self.a.peer("10.0.0.1:18700")
+        with self.assertRaisesRegex(srd.DeviceError, "ip -br addr"):
+            srd.Device(ip="localhost")
+        with self.assertRaisesRegex(srd.DeviceError, "not both"):
+            srd.Device(ip="127.0.0.1", interface="lo")
+        with self.assertRaisesRegex(srd.DeviceError, "ip -br addr"):
+            srd.Device(interface="none0")
+        with self.assertRaisesRegex(srd.DeviceError, "writable and contiguous"):
+            self.a.register(b"constant")
+        with self.assertRaisesRegex(TimeoutError, "outstanding: 0 sends, 1 receives"):
+            self.qp_a.recv(region)
+            self.qp_a.wait(0.01)
+        with self.assertRaisesRegex(srd.DeviceError, "timeout_s"):
+            self.qp_a.wait(-1)
+        few = self.a.queue_pair(depth=1)
+        few.recv(region)
+        with self.assertRaisesRegex(srd.QueueFull, "poll"):
+            few.recv(region)
+
+    def test_failed_requests_are_told(self):
+        wrong = self.a.peer(self.qp_b.address.rsplit("/", 1)[0] + "/99")
+        self.qp_a.send(wrong, b"no")
+        with self.assertRaisesRegex(srd.RequestFailed, "(?i)q_key"):
+            self.qp_a.wait(LIMIT_S)
+        self.qp_a.send(wrong, b"no")
+        while not (done := self.qp_a.poll()):
+            pass
+        self.assertFalse(done[0].ok)
+        self.assertIn("send", repr(done[0]))
+
+    def test_a_wait_leaves_other_threads_running(self):
+        room = self.b.region(100)
+        self.qp_b.recv(room)
+        waiter = threading.Thread(target=lambda: self.qp_b.wait(LIMIT_S))
+        waiter.start()
+        self.qp_a.send(self.to_b, b"now")
+        waiter.join(LIMIT_S)
+        self.assertFalse(waiter.is_alive())
+
+    def test_asyncio_waits_for_many(self):
+        async def main():
+            a, b = srd.aio.AsyncQueuePair(self.qp_a), srd.aio.AsyncQueuePair(self.qp_b)
+            room = self.b.region(100 * 8)
+            received = [b.recv(room, 8 * at, 8) for at in range(100)]
+            sent = [a.send(self.to_b, at.to_bytes(8)) for at in range(100)]
+            done = await asyncio.wait_for(asyncio.gather(*received, *sent), LIMIT_S)
+            self.assertTrue(all(d.ok for d in done))
+            values = {int.from_bytes(bytes(room)[8 * at : 8 * at + 8]) for at in range(100)}
+            self.assertEqual(values, set(range(100)))
+            target = self.b.region(8, remote_write=True, remote_read=True)
+            await a.write(self.to_b, self.a.region(8), target.remote)
+            await a.read(self.to_b, self.a.region(8), target.remote)
+            with self.assertRaises(srd.RequestFailed):
+                await a.send(self.a.peer(self.qp_b.address.rsplit("/", 1)[0] + "/99"), b"no")
+            never = b.recv(room)
+            b.close()
+            a.close()
+            with self.assertRaises(asyncio.CancelledError):
+                await never
+
+        asyncio.run(main())
+
+
+if __name__ == "__main__":
+    unittest.main()

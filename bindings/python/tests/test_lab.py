@@ -1,0 +1,203 @@
+"""The lab in Python: results, errors, sweeps on executors."""
+
+import concurrent.futures
+import multiprocessing
+import os
+import pathlib
+import pickle
+import signal
+import tempfile
+import unittest
+
+import srd
+from srd import lab
+
+#: Small runs: two hosts.
+SMALL = {"quick": True, "seeds": 2, "threads": 1}
+
+
+def _smallest() -> str:
+    return str(pathlib.Path(__file__).with_name("small.toml"))
+
+
+def _killed_once(spec, at, seed, options):
+    """A job whose worker is killed the first time."""
+    marker = os.environ["SRD_TEST_MARKER"]
+    if not os.path.exists(marker):
+        pathlib.Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return JOB(spec, at, seed, options)
+
+
+def _fails_for_seed_2(spec, at, seed, options):
+    if seed == 2:
+        raise OSError("no memory")
+    return JOB(spec, at, seed, options)
+
+
+JOB = lab._job
+
+
+def _forked():
+    return concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork"))
+
+
+class Lab(unittest.TestCase):
+    def test_runs_are_rows_with_numbers(self):
+        results = lab.run(_smallest(), **SMALL)
+        self.assertEqual(len(results), 4)
+        row = results[0]
+        self.assertEqual((row["experiment"], row["case"], row["seed"]), ("small", "two paths", 1))
+        self.assertGreater(row["fct_max_us"], row["floor_us"])
+        self.assertEqual(results.column("unfinished"), [0] * 4)
+        self.assertIn("two paths", results.table)
+        self.assertIn("two paths", results._repr_html_())
+        self.assertEqual(len(results.flows()), 4 * 2)
+        with self.assertRaisesRegex(
+            srd.SpecError, "there is no column fct; the columns are experiment"
+        ):
+            results.column("fct")
+
+    def test_results_do_not_depend_on_threads_and_travel(self):
+        one = lab.run(_smallest(), **SMALL)
+        two = lab.run(_smallest(), **{**SMALL, "threads": 2})
+        self.assertEqual(one.hash, two.hash)
+        other = lab.run(_smallest(), **{**SMALL, "seeds": "3..4"})
+        self.assertNotEqual(one.hash, other.hash)
+        copy = pickle.loads(pickle.dumps(one))
+        self.assertEqual((copy.rows, copy.hash, copy.table), (one.rows, one.hash, one.table))
+        with self.assertRaisesRegex(srd.SpecError, "srd.lab.run gives flows"):
+            copy.flows()
+
+    def test_a_plot_is_a_page(self):
+        results = lab.run(_smallest(), **SMALL)
+        with tempfile.TemporaryDirectory() as folder:
+            page = results.plot(pathlib.Path(folder, "page.html")).read_text()
+        self.assertIn("plotly", page.lower())
+        self.assertIn("two paths", page)
+
+    def test_fields_are_set_and_swept(self):
+        results = lab.run(
+            _smallest(),
+            **SMALL,
+            case="two",
+            set={"workload.bytes": 20_000},
+            sweep={"engine.paths": [2, 4]},
+        )
+        self.assertEqual(results.column("value_paths"), [2, 2, 4, 4])
+        self.assertEqual(results.command.split()[:4], ["srd", "lab", "run", _smallest()])
+        self.assertIn("--set workload.bytes=20000 --sweep engine.paths=2,4", results.command)
+
+    def test_errors_name_the_fix(self):
+        for wrong, text in [
+            ({"spec": "fig99"}, "the experiments are"),
+            ({"spec": "guards"}, "srd lab run guards"),
+            ({"spec": 7}, "give a name of experiments"),
+            ({"case": "three"}, 'the cases are "two paths"'),
+            ({"set": {"engine.pathes": 3}}, "pathes"),
+            ({"set": {"engine.paths": object()}}, "give a number, a text"),
+            ({"seeds": 0}, "101..200"),
+            ({"threads": 0}, "1 or more"),
+        ]:
+            with self.subTest(wrong), self.assertRaisesRegex(srd.SpecError, text):
+                lab.run(**{"spec": _smallest(), **SMALL, **wrong})
+        with self.assertRaisesRegex(srd.SpecError, "experiments\\(\\) lists them"):
+            lab.show("fig99")
+        self.assertIn("fig2", lab.experiments())
+        self.assertIn("[network", lab.show("fig2"))
+
+    def test_progress_is_told_and_may_stop(self):
+        told = []
+        lab.run(_smallest(), **SMALL, progress=lambda done, of: told.append((done, of)))
+        self.assertEqual(told[-1], (4, 4))
+
+        def stop(done, of):
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            lab.run(_smallest(), **{**SMALL, "seeds": 500}, progress=stop)
+
+
+class Sweep(unittest.TestCase):
+    OPTIONS = {"quick": True, "seeds": 2}
+
+    def setUp(self):
+        self.here = lab.run(_smallest(), **self.OPTIONS)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.addCleanup(setattr, lab, "_job", JOB)
+
+    def test_every_executor_gives_the_same(self):
+        executors = [None, _forked]
+        executors.append(lambda: concurrent.futures.ThreadPoolExecutor(2))
+        for executor in executors:
+            told = []
+            results = lab.sweep(
+                [_smallest()], executor=executor, **self.OPTIONS, progress=lambda *n: told.append(n)
+            )
+            self.assertEqual(results.hash, self.here.hash)
+            self.assertEqual(results.rows, self.here.rows)
+            self.assertEqual(told, [(n, 4) for n in (1, 2, 3, 4)])
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            self.assertEqual(
+                lab.sweep(_smallest(), executor=pool, **self.OPTIONS).hash, self.here.hash
+            )
+
+    def test_dask_gives_the_same(self):
+        try:
+            import distributed
+        except ImportError:
+            self.skipTest("Dask is not installed: pip install distributed")
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster:
+            with distributed.Client(cluster) as client:
+                results = lab.sweep(_smallest(), executor=client.get_executor(), **self.OPTIONS)
+        self.assertEqual(results.hash, self.here.hash)
+
+    def test_groups_of_flows_are_cases_of_their_own(self):
+        here = lab.run("coexist", quick=True, seeds=2, case=self.mixed_case())
+        self.assertGreater(len({row["case"] for row in here}), 1)
+        there = lab.sweep("coexist", executor=_forked, quick=True, seeds=2, case=self.mixed_case())
+        self.assertEqual(there.csv, here.csv)
+
+    @staticmethod
+    def mixed_case():
+        return srd._native.lab_jobs("coexist", quick=True, case=None, set=[], sweep=[], seeds="1")[
+            0
+        ][1]
+
+    def test_runs_of_a_killed_worker_are_run_again(self):
+        marker = self.folder / "marker"
+        os.environ["SRD_TEST_MARKER"] = str(marker)
+        lab._job = _killed_once
+        results = lab.sweep(_smallest(), executor=_forked, **self.OPTIONS)
+        self.assertTrue(marker.exists())
+        self.assertEqual(results.hash, self.here.hash)
+
+    def test_what_was_done_is_kept_and_not_run_again(self):
+        keep = self.folder / "kept"
+        lab._job = _fails_for_seed_2
+        with self.assertRaisesRegex(
+            lab.SweepFailed, "2 runs of the sweep failed.*seed 2.*no memory"
+        ) as caught:
+            lab.sweep(_smallest(), executor=_forked, keep=keep, **self.OPTIONS)
+        self.assertEqual(caught.exception.results.column("seed"), [1, 1])
+        with open(keep, "a") as file:
+            file.write('{"run": "cut')
+        lab._job = JOB
+        told = []
+        options = {**self.OPTIONS, "keep": keep, "progress": lambda *n: told.append(n)}
+        results = lab.sweep(_smallest(), executor=_forked, **options)
+        self.assertEqual(results.hash, self.here.hash)
+        self.assertEqual(told, [(3, 4), (4, 4)])
+        again = lab.sweep(_smallest(), executor=lambda: self.fail("nothing is left"), **options)
+        self.assertEqual(again.hash, self.here.hash)
+        keep.write_text("something else\n")
+        with self.assertRaisesRegex(srd.SpecError, "line 1: not written by srd.lab.sweep"):
+            lab.sweep(_smallest(), **options)
+
+
+if __name__ == "__main__":
+    unittest.main()
