@@ -106,6 +106,8 @@ guards! {
     Mark = "mark",
     /// A first round in which most packets were marked lowers the rate to twice what was delivered.
     MarkedStart = "marked-start",
+    /// After a start that lost packets, the first window after the next pause is smaller.
+    KnownStart = "known-start",
     /// Drops in the peer's receive queue reduce the inflight cap.
     DropCap = "drop-cap",
 }

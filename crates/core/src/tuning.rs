@@ -342,8 +342,13 @@ pub(crate) const DECREASE: Share = Share(1, 4);
 pub(crate) const USED_RATE: u64 = 2;
 /// Rate after a first round in which most packets were marked, in multiples of the delivery rate.
 /// With 3, some rows of the experiments shipping and matrix send 2 to 3 percentage points more
-/// again. The queue of the first window is still to drain, so 1 would leave the link idle.
+/// again. The queue of the first window is still to drain, so 1 would leave the link idle. The next
+/// first window after a start that lost packets follows from the same multiple; with 1, some rows
+/// take a third of their floor longer.
 pub(crate) const MARKED_START: u64 = 2;
+/// Most halvings of the first window after starts that lost packets. 128 senders that start
+/// together then fit; one that is alone again has its whole window after 7 round trips.
+pub(crate) const START_HALVINGS_MAX: u32 = 7;
 /// Rate after losses without delay, as a fraction of the old rate.
 pub(crate) const LOSSY_CUT: Share = Share(17, 20);
 /// A round is short when less than this fraction of the bytes sent was delivered.

@@ -11,8 +11,9 @@ use crate::tuning::{
     CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX, CUT_MAX_LIMITED, DECREASE,
     HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_START,
     PACKETS_TRUSTED, QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS,
-    STEP_PACKET, STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_FIRST,
-    WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
+    START_HALVINGS_MAX, STEP_PACKET, STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE,
+    USED_RATE, WINDOW_FIRST, WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS,
+    WINDOW_UNKNOWN_MAX,
 };
 
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct SrdRate {
     first: bool,
     /// Bytes acknowledged in the first window without queueing delay, which widen it.
     clear_bytes: u64,
+    /// Halvings of the first window, learnt from starts that lost packets. A pause keeps them.
+    halvings: u8,
 }
 
 /// The verdict of a round on the rate, decided once, when the round ends.
@@ -86,6 +89,7 @@ impl SrdRate {
             hold: false,
             first: true,
             clear_bytes: 0,
+            halvings: 0,
         }
     }
 
@@ -212,6 +216,29 @@ impl SrdRate {
         }
     }
 
+    /// Learns from a round of the start how far the line rate was from what was delivered: if
+    /// packets were lost at a queue, the first window after the next pause is as much smaller.
+    /// Returns whether the start goes on: a smaller first window that met no queue doubles.
+    /// Rule CC-38.
+    fn start_goes_on(&mut self, link: &Link, round: &Round, queue: u64) -> bool {
+        if link.credited || !link.guards.has(Guard::KnownStart) {
+            return false;
+        }
+        let heavy = round.lost_permille > HEAVY_PERMILLE;
+        if round.marked || heavy || queue > link.target_ns {
+            if round.lost_permille > 0 && round.packets >= PACKETS_TRUSTED {
+                let found = round.delivered.saturating_mul(MARKED_START).clamp(1, link.line);
+                let ratio = link.line / found;
+                let halvings = ratio.ilog2().min(START_HALVINGS_MAX) as u8;
+                self.halvings = self.halvings.max(halvings);
+            }
+            return false;
+        }
+        let smaller = self.halvings > 0;
+        self.halvings = self.halvings.saturating_sub(1);
+        smaller
+    }
+
     /// The new rate in a regime.
     fn rate_in(&self, regime: Regime, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
         let delivered = round.delivered;
@@ -248,6 +275,7 @@ impl RateControl for SrdRate {
             let quick = link.guards.has(Guard::QuickStart);
             let covered = if quick { WINDOW_FIRST.of(bdp) } else { bdp };
             let most = if link.base_known { covered } else { covered.min(WINDOW_UNKNOWN_MAX) };
+            let most = most >> self.halvings;
             let widest = bdp + Link::bytes(link.line, link.target_ns);
             return (most + self.clear_bytes)
                 .min(widest.max(most))
@@ -273,6 +301,9 @@ impl RateControl for SrdRate {
             _ => 0,
         };
         let Some(queue) = round.queue_ns else { return };
+        if self.first && self.start_goes_on(link, round, queue) {
+            return;
+        }
         let target = self.target(link);
         let regime = self.regime(link, round, queue, target);
         self.hold = regime.is_decrease();
@@ -294,6 +325,6 @@ impl RateControl for SrdRate {
     }
 
     fn on_restart(&mut self, link: &Link) {
-        *self = Self::new(link.line);
+        *self = Self { halvings: self.halvings, ..Self::new(link.line) };
     }
 }

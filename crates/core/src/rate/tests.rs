@@ -5,6 +5,7 @@ mod marks;
 mod model;
 mod network;
 mod overload;
+mod starts;
 
 use super::credit::Credit;
 use super::pacing::Pacing;

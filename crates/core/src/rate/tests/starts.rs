@@ -1,0 +1,101 @@
+//! What a sender remembers of its last start when it starts again after a pause.
+
+use super::*;
+use crate::guards::Guard;
+
+const LINK: Link = Link {
+    line: LINE,
+    base_ns: 100_000,
+    base_known: true,
+    host_bytes: 0,
+    srtt_ns: 120_000,
+    burst: 65_536,
+    target_ns: 75_000,
+    mtu: 4096,
+    credited: false,
+    guards: Guards::ALL,
+};
+
+/// A first round that lost packets at a marked queue, and delivered a twentieth of the line rate.
+const LOST: Round = Round {
+    queue_ns: Some(20_000),
+    delivered: LINE / 20,
+    sent: LINE,
+    packets: 40,
+    lost_permille: 200,
+    app_limited: false,
+    marked: true,
+};
+
+/// A round without a queue.
+const CLEAR: Round =
+    Round { queue_ns: Some(0), delivered: LINE, lost_permille: 0, marked: false, ..LOST };
+
+/// First window of a sender that starts again after these rounds.
+fn window_after(link: &Link, rounds: &[Round]) -> u64 {
+    let mut rate = SrdRate::new(LINE);
+    rounds.iter().for_each(|round| rate.on_round(link, round));
+    rate.on_restart(link);
+    assert_eq!((rate.rate(), rate.is_opening()), (LINE, true), "it starts at the line rate");
+    rate.inflight_max(link)
+}
+
+/// First window of a sender that knows nothing.
+fn whole() -> u64 {
+    window_after(&LINK, &[])
+}
+
+#[test]
+fn a_start_that_lost_packets_makes_the_next_first_window_smaller() {
+    assert_eq!(window_after(&LINK, &[LOST]), whole() / 8, "to a tenth: 3 halvings");
+    let half = Round { delivered: LINE / 4, ..LOST };
+    assert_eq!(window_after(&LINK, &[half]), whole() / 2, "twice what was delivered");
+    let most = Round { delivered: LINE / 2, ..LOST };
+    assert_eq!(window_after(&LINK, &[most]), whole(), "no halving");
+    let none = Round { delivered: 1, ..LOST };
+    assert_eq!(window_after(&LINK, &[none]), (whole() >> 7).max(4 * 4096), "not without bound");
+}
+
+#[test]
+fn a_start_says_nothing_where_it_lost_nothing_at_a_queue() {
+    for (round, why) in [
+        (Round { lost_permille: 0, ..LOST }, "marked, but nothing was lost"),
+        (Round { lost_permille: 20, marked: false, ..LOST }, "a few random losses, no queue"),
+        (Round { packets: 7, ..LOST }, "too few packets for a delivery rate"),
+    ] {
+        assert_eq!(window_after(&LINK, &[round]), whole(), "{why}");
+    }
+    let credited = Link { credited: true, ..LINK };
+    assert_eq!(window_after(&credited, &[LOST]), whole(), "credits govern it");
+    let off = Link { guards: Guards::ALL.without(Guard::KnownStart), ..LINK };
+    assert_eq!(window_after(&off, &[LOST]), whole(), "turned off");
+    assert_eq!(window_after(&LINK, &[CLEAR, LOST]), whole(), "not in the start");
+}
+
+#[test]
+fn a_smaller_first_window_doubles_while_it_meets_no_queue() {
+    let mut rate = SrdRate::new(LINE);
+    rate.on_round(&LINK, &LOST);
+    rate.on_restart(&LINK);
+    for times in [4, 2, 1] {
+        rate.on_round(&LINK, &CLEAR);
+        assert_eq!((rate.is_opening(), rate.inflight_max(&LINK)), (true, whole() / times));
+    }
+    rate.on_round(&LINK, &CLEAR);
+    assert!(!rate.is_opening(), "the start is over as for a sender that knows nothing");
+    rate.on_restart(&LINK);
+    assert_eq!(rate.inflight_max(&LINK), whole(), "nothing is left of the memory");
+}
+
+#[test]
+fn a_smaller_first_window_that_is_marked_stays_and_one_that_loses_shrinks() {
+    let mut rate = SrdRate::new(LINE);
+    let half = Round { delivered: LINE / 4, ..LOST };
+    for (round, times) in [(half, 2), (Round { lost_permille: 0, ..LOST }, 2), (LOST, 8), (half, 8)]
+    {
+        rate.on_round(&LINK, &round);
+        assert!(!rate.is_opening(), "a queue ends the start");
+        rate.on_restart(&LINK);
+        assert_eq!(rate.inflight_max(&LINK), whole() / times);
+    }
+}
