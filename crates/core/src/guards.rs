@@ -108,6 +108,8 @@ guards! {
     MarkedStart = "marked-start",
     /// After a start that lost packets, the first window after the next pause is smaller.
     KnownStart = "known-start",
+    /// All addresses together send at most at the rate of the port, in turn.
+    PortTurns = "port-turns",
     /// Drops in the peer's receive queue reduce the inflight cap.
     DropCap = "drop-cap",
 }

@@ -92,15 +92,19 @@ impl Outbox {
         self.marks[ci.index()] = 0;
     }
 
-    /// Whether nothing is to be sent before the next timer.
+    /// Whether nothing is to be sent before the next timer, but for contexts that are ready.
     pub fn is_empty(&self) -> bool {
         self.control.is_empty()
             && self.answers.is_empty()
             && self.acks.is_empty()
             && self.probes.is_empty()
             && self.closes.is_empty()
-            && self.ready.is_empty()
             && self.rearm.is_empty()
+    }
+
+    /// Whether contexts have turns to come.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Queues a note about an address to the host's other engines. Returns whether there is room;
@@ -337,7 +341,7 @@ mod tests {
                 [Some(Ctx(1)), Some(Ctx(0)), None]
             );
         }
-        assert!(!out.ack_waits(Ctx(1)) && out.is_empty());
+        assert!(!out.ack_waits(Ctx(1)) && out.is_empty() && !out.has_ready());
         assert!(out.park(Ctx(1)) && !out.park(Ctx(1)) && out.unpark(Ctx(1)) && !out.unpark(Ctx(1)));
     }
 

@@ -391,11 +391,19 @@ pub(crate) const UNPROVEN_PKTS_MAX: i32 = 2048;
 /// 100 Gb/s it is 250 KB, more than every configured burst.
 pub(crate) const BURST: Span = Span::from_us(20);
 /// Longest burst on one path, as a fraction of the inflight cap: a full window is spread over eight
-/// paths at least, however fast the sender is. Test `bursts.rs`.
+/// paths at least, however fast the sender is, but a small window not in less than a turn of a queue
+/// pair ([`FLOW_TURN_PKTS`]): hosts whose calls are slow lose more by small bursts than paths gain.
+/// Test `bursts.rs`.
 pub(crate) const PATH_BURST: Share = Share(1, 8);
 /// Packets of one queue pair in a row while others wait. A burst on one path may hold several such
 /// turns.
 pub(crate) const FLOW_TURN_PKTS: u16 = 8;
+/// What an idle port may catch up at once, as time at its rate. Threads are woken up to about 50 us
+/// late; with less, a port whose engine sleeps between bursts would not be full.
+pub(crate) const PORT_LAG: Span = Span::from_us(100);
+/// Bytes of a packet on a cable beside what UDP carries: Ethernet with preamble and gap (38), IPv4
+/// (20) and UDP (8). IPv6 has 20 more.
+pub(crate) const FRAME_BYTES: u64 = 66;
 /// With nothing in flight no acknowledgment brings credit: after this many round trips the first
 /// window is free again.
 pub(crate) const CREDIT_PATIENCE_RTTS: u64 = 2;

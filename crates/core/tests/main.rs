@@ -24,6 +24,7 @@ mod messages;
 mod mtu;
 mod narrow;
 mod newest;
+mod port;
 mod probes;
 mod rdma;
 mod renewal;

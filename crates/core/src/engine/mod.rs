@@ -222,7 +222,8 @@ impl<O: Observer> Engine<O> {
         if waiting {
             return Time(0);
         }
-        self.shared.timers.next().min(self.shared.rx.granter.next())
+        let next = self.shared.timers.next().min(self.shared.rx.granter.next());
+        if self.shared.out.has_ready() { next.min(self.shared.port.opens_at()) } else { next }
     }
 
     /// Fires the timers with deadlines up to `now`, the earliest first. Every packet that has
@@ -239,6 +240,7 @@ impl<O: Observer> Engine<O> {
     /// see `now`.
     pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
         self.shared.rx.unread = now.since(read_until);
+        self.shared.port.time_passed(now);
         if self.noise.samples() {
             self.lateness_note(now);
         }

@@ -66,12 +66,19 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Sends reliable packets of the ready contexts in turn, at most one burst each, until none is
-    /// ready or `out` is full.
+    /// ready, `out` is full, or the port of the host has enough.
+    /// Rule CC-39.
     pub(crate) fn emit_ready(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
-        while out.left > 0 {
+        while out.left > 0 && self.shared.port.is_open(now) {
             let Some(ci) = self.shared.out.ready_pop() else { return };
+            let (bytes, pkts) = (self.shared.counters.tx_bytes, out.sent);
             if let Some(mut lane) = self.lane_find(now, ci) {
                 lane.turn(out);
+            }
+            let pkts = out.sent - pkts;
+            if pkts > 0 {
+                let bytes = self.shared.counters.tx_bytes - bytes;
+                self.shared.port.on_sent(now, bytes, pkts);
             }
             self.shared.out.rearm_push(ci);
         }

@@ -14,7 +14,7 @@ use crate::networks::Networks;
 use crate::outbox::{Control, Outbox};
 use crate::path::table::MtuCounts;
 use crate::peer::{ContextState, Peer};
-use crate::rate::Granter;
+use crate::rate::{Granter, Port};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::timer::Timers;
@@ -34,6 +34,8 @@ pub(crate) struct Shared<O> {
     pub sizes: MtuCounts,
     pub networks: Networks,
     pub rx: Receiving,
+    /// The port of the host, which all addresses share.
+    pub port: Port,
 }
 
 impl<O: Observer> Shared<O> {
@@ -56,6 +58,7 @@ impl<O: Observer> Shared<O> {
             unread: Span::ZERO,
         };
         Self {
+            port: Port::new(now, &cfg),
             cfg,
             counters: Counters::default(),
             observer,

@@ -14,8 +14,8 @@ use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, HOST_COVERED, HOST_NS_MAX, PATH_BURST,
-    PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
+    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, FLOW_TURN_PKTS, HOST_COVERED, HOST_NS_MAX,
+    PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl ActivePaths {
         }
         let mtu = u64::from(p.mtu);
         let room = self.inflight_max.saturating_sub(self.inflight);
-        let share = PATH_BURST.of(self.inflight_max);
+        let share = PATH_BURST.of(self.inflight_max).max(u64::from(FLOW_TURN_PKTS) * mtu);
         let mut bytes = u64::from(self.pacing.burst_bytes()).min(share).min(room);
         let mut open_at = self.pacing.next();
         if self.inflight == 0 {

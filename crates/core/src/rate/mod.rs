@@ -9,10 +9,13 @@ mod fixed;
 pub(crate) mod grant;
 mod own;
 pub(crate) mod pacing;
+mod port;
 pub(crate) mod round;
 mod srd;
 
 pub use grant::{Grant, Granter};
+use pacing::Pacing;
+pub(crate) use port::Port;
 pub(crate) use round::{Round, RoundMeter};
 
 use crate::config;
