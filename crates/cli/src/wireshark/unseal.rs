@@ -170,7 +170,8 @@ fn blocks(file: &[u8]) -> Result<Vec<(u32, &[u8])>, &'static str> {
         if length < 12 || !length.is_multiple_of(4) {
             return Err("a block of the capture has a length that cannot be: the file is damaged");
         }
-        let Some(body) = file.get(at + 8..at + length - 4) else { break };
+        let Some(block) = file.get(at..at + length) else { break };
+        let body = &block[8..length - 4];
         if kind == BLOCK_INTERFACE && body.get(..2) != Some(&LINKTYPE_RAW.to_le_bytes()) {
             return Err(foreign);
         }
