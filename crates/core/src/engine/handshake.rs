@@ -325,7 +325,9 @@ impl<O: Observer> Engine<O> {
         c.params_set(p, limits);
         let way = c.way();
         if c.grants(&self.shared.cfg) {
-            self.paths.get_mut(way).paths.credits_begin();
+            let entry = self.paths.get_mut(way);
+            entry.paths.credits_begin();
+            self.shared.inflight_freed(entry);
         }
     }
 

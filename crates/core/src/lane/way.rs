@@ -105,9 +105,10 @@ impl<O: Observer> Shared<O> {
         self.timers.arm(TimerOf::Path(way.number).number(), way.deadline());
     }
 
-    /// Lets the parked contexts of an address try again, because bytes in flight went down: all of
-    /// them, those with the least in flight first and equals in the order in which they were
-    /// parked, because room for one packet would otherwise go to the same context each time.
+    /// Lets the parked contexts of an address try again, because bytes in flight went down or more
+    /// may be in flight: all of them, those with the least in flight first and equals in the order
+    /// in which they were parked, because room for one packet would otherwise go to the same
+    /// context each time.
     pub fn inflight_freed(&mut self, way: &mut PathEntry) {
         for ci in way.waits.parked_take() {
             if self.out.unpark(ci) {
