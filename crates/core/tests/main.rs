@@ -28,6 +28,7 @@ mod port;
 mod probes;
 mod rdma;
 mod renewal;
+mod renewal_lies;
 mod reviewed;
 mod sealed;
 mod shared_address;

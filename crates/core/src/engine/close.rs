@@ -150,6 +150,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get(ci);
         let served = c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         let done = c.outstanding() == 0 && served;
+        let asks = !done && asks && self.drain_heeds(ci);
         if done || asks && self.nothing_begun(ci) {
             self.close_agree(now, ci);
             return Ok(Rx::Done);

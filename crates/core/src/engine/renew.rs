@@ -14,8 +14,8 @@ use crate::time::{Span, Time};
 /// Looks for the end of all that has begun in each `open_retry`.
 const LOOKS: u64 = 4;
 /// For how many times `open_retry` no request begins because the peer wants another context: as
-/// long as the longest distance between two of its Closes.
-const ASKED_RETRIES: u64 = 16;
+/// long as its five Closes take, each of which waits twice as long as the one before.
+const ASKED_RETRIES: u64 = 32;
 
 impl<O: Observer> Engine<O> {
     /// Closes the context with this tag, if it is open, and opens it anew if there is work: the
@@ -30,7 +30,19 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// The peer has asked for another context.
+    /// The peer asks for another context. Returns whether that is heeded now: once between two ends
+    /// of our requests. Otherwise a peer that asks again and again would keep them waiting for
+    /// ever, and each of its Closes would cost a look at all of them.
+    pub(crate) fn drain_heeds(&mut self, ci: Ctx) -> bool {
+        let c = self.contexts.get_mut(ci);
+        match c.state() {
+            ContextState::Open if c.handshake().is_draining() => false,
+            ContextState::Open => c.win_mut().is_none_or(|win| win.outstanding.asked()),
+            _ => true,
+        }
+    }
+
+    /// The peer has asked for another context, and something that has begun is outstanding.
     pub(crate) fn drain_asked(&mut self, now: Time, ci: Ctx) {
         let patience = self.shared.cfg.loss.open_retry.scale(ASKED_RETRIES, 1);
         self.drain_begin(now, ci, now + patience);

@@ -11,6 +11,8 @@ pub(crate) struct Outstanding {
     /// is outstanding).
     since: Time,
     requests: u32,
+    /// The peer has asked for another context, and no request has ended since.
+    asked: bool,
     /// Reads that the peer serves or was asked to serve.
     reads: u16,
     /// Multi-packet writes with immediate that the peer tracks or was asked to track.
@@ -19,7 +21,7 @@ pub(crate) struct Outstanding {
 
 impl Default for Outstanding {
     fn default() -> Self {
-        Self { since: Time::NEVER, requests: 0, reads: 0, imms: 0 }
+        Self { since: Time::NEVER, requests: 0, asked: false, reads: 0, imms: 0 }
     }
 }
 
@@ -58,11 +60,17 @@ impl Outstanding {
             self.since = now;
         }
     }
+    /// Notes that the peer asks for another context, for which requests are to wait. Returns
+    /// whether they do: once between two ends of requests.
+    pub fn asked(&mut self) -> bool {
+        !core::mem::replace(&mut self.asked, true)
+    }
     /// Notes that a request has ended.
     #[inline(always)]
     pub fn end(&mut self) {
         debug_assert!(self.requests > 0, "a request ends once");
         self.requests -= 1;
+        self.asked = false;
         if self.requests == 0 {
             self.since = Time::NEVER;
         }

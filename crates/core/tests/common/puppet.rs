@@ -78,6 +78,11 @@ impl Puppet {
         self.tag
     }
 
+    /// The victim has opened another context, with this tag and first PSN.
+    pub fn context_is(&mut self, tag: u32, psn_start: u32) {
+        (self.tag, self.cum) = (tag, psn_start);
+    }
+
     pub fn say(&mut self, body: Body, payload_len: u16, ack: Option<AckBlock>) {
         self.say_as(body, payload_len, ack, |_| {});
     }
