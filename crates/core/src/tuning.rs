@@ -391,9 +391,9 @@ pub(crate) const UNPROVEN_PKTS_MAX: i32 = 2048;
 /// 100 Gb/s it is 250 KB, more than every configured burst.
 pub(crate) const BURST: Span = Span::from_us(20);
 /// Longest burst on one path, as a fraction of the inflight cap: a full window is spread over eight
-/// paths at least, however fast the sender is, but a small window not in less than a turn of a queue
-/// pair ([`FLOW_TURN_PKTS`]): hosts whose calls are slow lose more by small bursts than paths gain.
-/// Test `bursts.rs`.
+/// paths at least, however fast the sender is, but a small window not in less than a turn of a
+/// queue pair ([`FLOW_TURN_PKTS`]): hosts whose calls are slow lose more by small bursts than paths
+/// gain. Test `bursts.rs`.
 pub(crate) const PATH_BURST: Share = Share(1, 8);
 /// Packets of one queue pair in a row while others wait. A burst on one path may hold several such
 /// turns.

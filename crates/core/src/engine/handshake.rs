@@ -377,8 +377,8 @@ impl<O: Observer> Engine<O> {
         let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
         pc.awake(now).on_echo(0, now.since(opened_at), false);
-        // The answer may have returned a retired path to use, and a window that follows from a longer
-        // round trip has more room for the other contexts of the address.
+        // The answer may have returned a retired path to use, and a window that follows from a
+        // longer round trip has more room for the other contexts of the address.
         let entry = self.paths.get_mut(way);
         self.shared.path_changes(now, entry);
         self.shared.inflight_freed(entry);
