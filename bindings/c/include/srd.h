@@ -157,8 +157,8 @@ enum srd_event_type {
     SRD_EVENT_TYPE_SEAL_DENIED = 13,
     // The key file has changed and cannot be used; the keys of its last good version stay.
     SRD_EVENT_TYPE_KEY_FILE_REFUSED = 14,
-    // The context to this peer was ended because its key left the key file and the context was
-    // never idle since; outstanding requests ended with status 8.
+    // The context to this peer was ended because its key left the key file and requests that had
+    // begun did not end within 10 seconds; outstanding requests ended with status 8.
     SRD_EVENT_TYPE_KEY_REMOVED = 15,
 };
 

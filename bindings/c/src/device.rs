@@ -144,8 +144,8 @@ pub enum srd_event_type {
     SealDenied = 13,
     /// The key file has changed and cannot be used; the keys of its last good version stay.
     KeyFileRefused = 14,
-    /// The context to this peer was ended because its key left the key file and the context was
-    /// never idle since; outstanding requests ended with status 8.
+    /// The context to this peer was ended because its key left the key file and requests that had
+    /// begun did not end within 10 seconds; outstanding requests ended with status 8.
     KeyRemoved = 15,
 }
 

@@ -343,7 +343,7 @@ local e_refused = ProtoExpert.new("srd.refused", "A receiver refuses this packet
   expert.group.MALFORMED, expert.severity.ERROR)
 local e_checksum = ProtoExpert.new("srd.checksum.wrong", "The checksum is wrong",
   expert.group.CHECKSUM, expert.severity.ERROR)
-local e_verdict = ProtoExpert.new("srd.verdict", "The receiver did not accept a packet",
+local e_verdict = ProtoExpert.new("srd.ack.verdict", "The receiver did not accept a packet",
   expert.group.RESPONSE_CODE, expert.severity.WARN)
 local e_reset = ProtoExpert.new("srd.reset", "The context is refused or unknown",
   expert.group.RESPONSE_CODE, expert.severity.WARN)

@@ -27,8 +27,8 @@ pub enum KeyCommand {
     Show(KeyArgs),
     /// Do the next of three steps to a new key: add it, use it for sending, drop the old ones.
     /// Between two steps the file must reach all hosts; running processes read it within a second.
-    /// The last step ends requests of jobs that began before the second one and have not paused for
-    /// 20 ms since: wait for these jobs to end first
+    /// Running jobs go on with the new key; only requests that do not end within 10 seconds of the
+    /// last step, such as messages whose receiver posts no receive, fail
     Rotate(KeyArgs),
 }
 

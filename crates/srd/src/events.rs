@@ -54,8 +54,8 @@ pub enum AsyncEvent {
     /// The key file has changed and is not usable; the keys of its last good version stay.
     /// [`Device::seal`](crate::Device::seal) has the reason.
     KeyFileRefused,
-    /// The context to this peer was ended because its key has left the key file: it had work all
-    /// the time since then, so that it could not be closed and opened again with another key.
+    /// The context to this peer was ended because its key has left the key file: requests that had
+    /// begun did not end within 10 seconds, so that it could not be opened anew with another key.
     /// Outstanding requests ended with status 8; new ones open a context with a key of the file.
     KeyRemoved(Endpoint),
     /// A path to an address was retired, or returned to use.
@@ -117,7 +117,7 @@ impl AsyncEvent {
             }
             Self::KeyRemoved(peer) => Some(format!(
                 "{}, UDP port {}: the context was ended, because its key is no longer in the key \
-                 file and it was never idle since; requests under way ended with status 8",
+                 file and its requests did not end in time; they ended with status 8",
                 peer.ip, peer.port
             )),
             Self::KeyFileRefused => Some(

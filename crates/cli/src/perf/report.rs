@@ -1,7 +1,7 @@
 //! The results: a table printed row by row, or JSON at the end.
 
 use super::{
-    PerfArgs, Test,
+    Op, PerfArgs, Test,
     session::{Run, Session, Snapshot},
 };
 use crate::failure::{Failure, Result};
@@ -141,6 +141,7 @@ impl Report {
         let latency_is = match (args.test, session.plan.echo) {
             (Test::Lat, true) => "half of the round-trip time (RTT/2)",
             (Test::Lat, false) => "the whole round-trip time, from post to completion",
+            _ if args.op == Op::Read => "from post to completion: the data has arrived",
             _ => "from post to completion: accepted by the server's device",
         };
         let policy = args.device.path_policy.unwrap_or(crate::device::PathPolicy::Srd);

@@ -91,6 +91,8 @@ pub struct Session {
     pub memory: MemoryRegion,
     client: Client,
     ready: PerfReady,
+    /// Bytes that operations may use, the same at both ends: the smaller memory.
+    places_bytes: u64,
     pub plan: Plan,
     id: u64,
     silent_since: Instant,
@@ -128,9 +130,14 @@ impl Session {
             rkey: memory.rkey(),
         };
         let ready = match client.request(id, Body::PerfOpen(request), stop)?.1 {
-            Body::PerfReady(ready) if ready.qpns.len() == usize::from(plan.qps) => ready,
+            Body::PerfReady(ready)
+                if ready.qpns.len() == usize::from(plan.qps) && ready.len >= size =>
+            {
+                ready
+            }
             _ => return Err(unexpected_answer()),
         };
+        let places_bytes = ready.len.min(memory.len() as u64);
         let depth = plan.window.max(4);
         let cq = client.open.device.cq_create(2 * depth * u32::from(plan.qps))?;
         let mut session = Self {
@@ -139,6 +146,7 @@ impl Session {
             memory,
             client,
             ready,
+            places_bytes,
             plan,
             id,
             silent_since: Instant::now(),
@@ -185,7 +193,7 @@ impl Session {
     #[inline]
     pub fn post(&self, slot: u32, size: u32) -> Result<bool> {
         let at = slot as usize % self.qps.len();
-        let places = self.memory.len() as u64 / u64::from(size.max(1));
+        let places = self.places_bytes / u64::from(size.max(1));
         let offset = (u64::from(slot) % places) * u64::from(size);
         let sges = [self.memory.sge(offset as usize, size)];
         let zeros = [0; INLINE_BYTES as usize];

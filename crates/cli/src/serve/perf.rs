@@ -94,10 +94,11 @@ pub fn open(
     Ok((session, ready))
 }
 
-/// Memory of a measurement in bytes.
+/// Memory of a measurement in bytes: a place for each operation in flight, as at the client.
 pub fn memory_bytes(request: &PerfOpen) -> u64 {
     let size = u64::from(request.size.max(1));
-    size.max(MEMORY_BYTES.min(size * u64::from(request.depth)))
+    let places = u64::from(request.depth) * u64::from(request.qps);
+    size.max(MEMORY_BYTES.min(size * places))
 }
 
 /// Checks whether a request is within the limits.

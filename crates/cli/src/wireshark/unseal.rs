@@ -1,6 +1,9 @@
 //! Writes a capture with its sealed packets opened by the secrets that it holds.
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    output,
+};
 use srd::{
     datapath::{
         capture::SECRETS_KIND,
@@ -66,12 +69,20 @@ pub fn run(from: &Path, to: &Path) -> Result {
     })?;
     let counts = write(&blocks, out)
         .map_err(|e| Failure::new(format!("cannot write {}: {e}", to.display())))?;
-    println!(
+    // Kind, two lengths and body.
+    let whole: usize = blocks.iter().map(|(_, body)| body.len() + 12).sum();
+    if whole < file.len() {
+        output::note(&format!(
+            "srd: warning: {} ends within a block: it was cut, or is still being written; what is \
+             behind its last whole block is left out",
+            from.display()
+        ));
+    }
+    output::line(&format!(
         "{} packets, {} opened, {} sealed ones left as they are (handshakes, and contexts whose \
          secrets are not in the capture)",
         counts.packets, counts.opened, counts.closed
-    );
-    Ok(())
+    ))
 }
 
 fn write(blocks: &[(u32, &[u8])], out: File) -> std::io::Result<Counts> {

@@ -49,6 +49,24 @@ fn every_operation_ipv6() {
 }
 
 #[test]
+fn several_queue_pairs_have_room_for_all_that_is_in_flight() {
+    let server = Server::start(&[]);
+    for op in ["send", "write", "read"] {
+        for size in ["1", "100", "1400", "9000"] {
+            let args = [
+                "perf", "bw", "{}", "--op", op, "--size", size, "--qps", "4", "--window", "16",
+                "--iters", "500", "--json",
+            ];
+            let rows = rows(&server.run(&args).ok().stdout);
+            assert_eq!(number(&rows[0], "iterations"), 500.0, "{op} of {size} bytes");
+        }
+    }
+    let read = ["perf", "bw", "{}", "--op", "read", "--iters", "10"];
+    let told = server.run(&read).ok().stdout;
+    assert!(told.contains("from post to completion: the data has arrived"), "{told}");
+}
+
+#[test]
 fn the_table_has_a_line_per_size() {
     let server = Server::start(&[]);
     let all = [

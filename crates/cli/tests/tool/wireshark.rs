@@ -243,7 +243,13 @@ fn captures_of_copies_are_shown_whole_and_seals_are_opened_by_their_secrets() {
     assert!(udp(&capture, "srd.sealed_open.mac").unwrap() > 0);
     let done = run(&["wireshark", "--unseal", &capture, &open]).ok();
     assert!(done.stdout.contains(&format!("{packets} packets, ")), "{}", done.stdout);
+    assert!(!done.stderr.contains("ends within a block"), "{}", done.stderr);
     run(&["wireshark", "--unseal", &capture, &open]).fails(2, "name a file that does not exist");
+    let (cut, rest) = (s.path("cut.pcapng"), s.path("rest.pcapng"));
+    let bytes = fs::read(&capture).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() - 5]).unwrap();
+    let told = run(&["wireshark", "--unseal", &cut, &rest]).ok().stderr;
+    assert!(told.contains("ends within a block"), "{told}");
     assert_eq!(fs::metadata(&open).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(udp(&open, "srd && !srd.refused"), Some(packets));
     // Handshakes stay closed, and nothing else.
@@ -253,6 +259,31 @@ fn captures_of_copies_are_shown_whole_and_seals_are_opened_by_their_secrets() {
     for piece in [&file[..32], &file[50_000..50_032], &file[99_968..]] {
         assert!(seen.windows(32).any(|w| w == piece), "the file is in the opened capture");
     }
+}
+
+#[test]
+fn filters_that_are_named_are_known_to_the_dissector() {
+    let s = Scratch::new("filters");
+    let capture = s.path("vectors.pcapng");
+    capture_write(&capture, &vectors(), 18_700);
+    let help = run(&["wireshark", "--help"]).ok().stdout;
+    let (_, useful) = help.split_once("Useful filters: ").unwrap();
+    let useful = useful.split_whitespace().collect::<Vec<_>>().join(" ");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/observe.md");
+    let manual = fs::read_to_string(path).unwrap();
+    let section = manual.split("## Wireshark").nth(1).unwrap().split("\n## ").next().unwrap();
+    let quoted = section.split(['`', '\'']).filter(|word| word.starts_with("srd."));
+    let named: Vec<&str> =
+        useful.split(", ").chain(quoted.filter(|word| *word != "srd.lua")).collect();
+    assert!(named.len() > 8, "{named:?}");
+    for filter in named {
+        // An unknown name ends tshark with an error.
+        if fields(&s, &capture, filter, &["frame.number"]).is_none() {
+            return;
+        }
+    }
+    let refused = fields(&s, &capture, "srd.ack.verdict", &["srd.ack.verdict.code"]);
+    assert!(refused.is_some_and(|rows| !rows.is_empty()), "a vector has a verdict");
 }
 
 #[test]
