@@ -44,6 +44,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_STATS_DIR", "folder to which each process writes its statistics at exit"),
     ("SRD_LOG", "what is logged: off, error, warn, info or debug (default off)"),
     ("SRD_LOG_FILE", "file that the log is appended to (default: standard error)"),
+    ("SRD_CONF", "file with those of these settings that are not set here (/etc/srd.conf)"),
     ("SRD_VERBS_DIR", "folder with libibverbs.so.1 and libefa.so.1 (for `srd run`)"),
 ];
 
@@ -66,6 +67,9 @@ pub(crate) struct Settings {
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
+        if let Err(text) = srd::settings_file() {
+            warn(text);
+        }
         if let Err(text) = srd::log_from_env() {
             warn(&format!("{text}; nothing is logged"));
         }
@@ -134,8 +138,13 @@ pub(crate) fn warn(text: &str) {
     let _ = std::io::stderr().write_all(format!("srd: {text}\n").as_bytes());
 }
 
+/// The value of a variable, or of the host's file.
+fn text(name: &str) -> Option<String> {
+    srd::setting(name)?.into_string().ok()
+}
+
 fn one<T, E: Display>(name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
-    let text = env::var(name).ok().filter(|t| !t.is_empty())?;
+    let text = text(name).filter(|t| !t.is_empty())?;
     match parse(&text) {
         Ok(value) => Some(value),
         Err(e) => {
@@ -146,7 +155,7 @@ fn one<T, E: Display>(name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Optio
 }
 
 fn list<T: FromStr<Err: Display>>(name: &str) -> Vec<T> {
-    let text = env::var(name).unwrap_or_default();
+    let text = text(name).unwrap_or_default();
     let parse = |part: &str| match part.parse() {
         Ok(value) => Some(value),
         Err(e) => {

@@ -75,7 +75,7 @@ fn shared_name() -> String {
 /// the variables that decide on devices.
 fn own_name() -> String {
     let network = fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino());
-    format!("{}-{network}{}", shared_name(), device_suffix(&DEVICE_VARIABLES.map(std::env::var_os)))
+    format!("{}-{network}{}", shared_name(), device_suffix(&DEVICE_VARIABLES.map(srd::setting)))
 }
 
 /// Folder of the trees.

@@ -6,7 +6,7 @@ use crate::{
     output,
 };
 use srd::seal::{KeyFile, KeyFileError, Rotation, key_file_new, key_file_rotate};
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   srd key new ~/srd.keys                     makes a file with one key; copy it to all hosts
@@ -43,7 +43,7 @@ pub struct KeyArgs {
 
 impl KeyArgs {
     fn file(&self) -> Result<PathBuf> {
-        let variable = env::var_os(KEY_VARIABLE).filter(|path| !path.is_empty());
+        let variable = srd::setting(KEY_VARIABLE).filter(|path| !path.is_empty());
         self.file
             .clone()
             .or(variable.map(PathBuf::from))

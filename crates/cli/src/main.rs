@@ -34,6 +34,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // The documents of the tool are there for those whose file is wrong.
+    let needs_settings = !matches!(cli.command, Command::Man(_) | Command::Completions(_));
+    if let Err(text) = srd::settings_file().map(drop)
+        && needs_settings
+    {
+        return exit_code_of(Err(Failure::usage(text)));
+    }
     if let Err(text) = srd::log_from_env() {
         return exit_code_of(Err(Failure::usage(text)));
     }

@@ -1,5 +1,6 @@
 //! Configuration of a device.
 
+use crate::settings::setting;
 use core::time::Duration;
 use srd_core::{
     EngineConfig,
@@ -125,7 +126,8 @@ pub struct DeviceConfig {
     pub integrity: bool,
     /// File with the secret keys of the cluster, which `srd key new` makes. With it packets are
     /// encrypted and authenticated, and peers need the same file. The environment variable
-    /// `SRD_KEY_FILE` unless set otherwise; an empty one is none. `docs/sealing.md` says what is
+    /// `SRD_KEY_FILE` unless set otherwise; an empty one is none. For this and the other variables,
+    /// see [`setting`]. `docs/sealing.md` says what is
     /// protected.
     pub key_file: Option<PathBuf>,
     /// Which contexts are sealed: `never`, `prefer` or `require`. `None`: `require` with a key
@@ -177,10 +179,8 @@ impl DeviceConfig {
             path_policy: PathPolicy::default(),
             rate_policy: RatePolicy::default(),
             integrity: true,
-            key_file: std::env::var_os(KEY_FILE_VARIABLE)
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from),
-            seal: std::env::var_os(SEAL_VARIABLE)
+            key_file: setting(KEY_FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
+            seal: setting(SEAL_VARIABLE)
                 .filter(|name| !name.is_empty())
                 .map(|name| name.to_string_lossy().into_owned()),
             capture_secrets: None,
@@ -188,8 +188,8 @@ impl DeviceConfig {
             datapath: None,
             wrap: None,
             tune_udp: None,
-            share: std::env::var_os(SHARE_VARIABLE).is_none_or(|v| v != "0"),
-            status: std::env::var_os(STATUS_VARIABLE).is_none_or(|v| v != "0"),
+            share: setting(SHARE_VARIABLE).is_none_or(|v| v != "0"),
+            status: setting(STATUS_VARIABLE).is_none_or(|v| v != "0"),
             name: None,
             tune: None,
             watch: None,

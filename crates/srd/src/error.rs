@@ -29,6 +29,8 @@ pub enum DeviceError {
     Key(srd_seal::KeyFileError),
     /// What the configuration says of sealing is contradictory; the text says what to do.
     Seal(&'static str),
+    /// The host's file of settings cannot be used; the text says what to do.
+    Settings(&'static str),
     /// A value of the configuration is invalid.
     Config(&'static str),
     /// A system call failed.
@@ -56,7 +58,7 @@ impl DeviceError {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
             Self::Key(_) => libc::EACCES,
-            Self::Config(_) | Self::Seal(_) => libc::EINVAL,
+            Self::Config(_) | Self::Seal(_) | Self::Settings(_) => libc::EINVAL,
             Self::Os { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         }
     }
@@ -78,7 +80,7 @@ impl fmt::Display for DeviceError {
                  payload; ask for at most that or leave it out"
             ),
             Self::Key(e) => fmt::Display::fmt(e, f),
-            Self::Seal(text) => f.write_str(text),
+            Self::Seal(text) | Self::Settings(text) => f.write_str(text),
             Self::Config(text) => write!(f, "configuration: {text}"),
             Self::Os { what, source } => write!(f, "{what}: {source}"),
         }

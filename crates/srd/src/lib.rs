@@ -93,6 +93,7 @@ mod queue;
 mod regions;
 mod rest;
 mod sealing;
+mod settings;
 mod share;
 mod status;
 mod sync;
@@ -124,6 +125,7 @@ pub use queue::{
 };
 
 pub use sealing::SealStatus;
+pub use settings::{SETTINGS_FILE, SettingsFile, setting, settings_file};
 pub use srd_core::{
     Access, AhId, CloseCode, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState,
     QpType, Qpn, Span, Status,

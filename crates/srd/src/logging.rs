@@ -3,13 +3,12 @@
 //! Nothing is logged for a packet or a message. A line is made where an event is reported, and at
 //! most once per second from the counters of the device's status.
 
-use crate::{AsyncEvent, DeviceCounters, nic::Nic};
+use crate::{AsyncEvent, DeviceCounters, nic::Nic, settings::setting};
 use log::{Level, LevelFilter, log};
 use srd_core::{Span, Time};
 use srd_seal::Policy;
 use srd_share::status::{Counter, Status};
 use std::{
-    env,
     fs::File,
     io::Write,
     os::unix::fs::OpenOptionsExt,
@@ -34,7 +33,7 @@ const EVERY: Span = Span::from_secs(1);
 /// # Errors
 /// The text says which variable is wrong and what to do; nothing is logged then.
 pub fn log_from_env() -> Result<(), String> {
-    let text = env::var(LEVEL_VARIABLE).unwrap_or_default();
+    let text = setting(LEVEL_VARIABLE).unwrap_or_default().to_string_lossy().into_owned();
     if text.is_empty() {
         return Ok(());
     }
@@ -53,7 +52,7 @@ pub fn log_from_env() -> Result<(), String> {
         let (s, ms) = (now.as_secs(), now.subsec_millis());
         writeln!(out, "{s}.{ms:03} srd[{pid}] {level}: {}", line.args())
     });
-    if let Some(path) = env::var_os(FILE_VARIABLE).filter(|path| !path.is_empty()) {
+    if let Some(path) = setting(FILE_VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
         let file = File::options().append(true).create(true).mode(0o600).open(&path);
         let file = file.map_err(|e| {

@@ -13,6 +13,7 @@ use crate::{
         RECV_SGES_MAX, SEND_SGES_MAX,
     },
     sealing::{self, Sealing},
+    settings::settings_file,
     share::Share,
     status::{Shown, Wanted},
 };
@@ -54,6 +55,8 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if config.port_base == 0 || config.port_base > u16::MAX - 255 {
         return Err(DeviceError::Config("port_base must be from 1 to 65280: 256 ports follow it"));
     }
+    // It may ask for a seal: no device without it because of a slip of the pen.
+    settings_file().map_err(DeviceError::Settings)?;
     // A datapath of the caller's, or one with injected faults, says nothing about the host's
     // network.
     let own_net = config.datapath.is_some() || config.wrap.is_some();

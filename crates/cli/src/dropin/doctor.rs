@@ -9,7 +9,7 @@ use crate::{
     signals::Stop,
 };
 use srd::{Device, DeviceConfig, InterfaceAddress, Progress, datapath::route, interface_addresses};
-use std::{fs, net::IpAddr, process::Command};
+use std::{env, fs, net::IpAddr, process::Command};
 
 const EXAMPLES: &str = "Examples:
   srd doctor               checks this host
@@ -82,6 +82,7 @@ impl Findings {
 /// Required checks failed; the exit code is their number.
 pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
     let mut found = Findings::default();
+    settings(&mut found)?;
     let at = interface(args, &mut found)?;
     if let Some(at) = &at {
         device(at, &mut found)?;
@@ -97,6 +98,21 @@ pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
         1 => Err(Failure::with_code(1, "1 required check failed")),
         n => Err(Failure::with_code(n, format!("{n} required checks failed"))),
     }
+}
+
+/// Shows the host's settings. A file that cannot be used ends every command before.
+fn settings(found: &mut Findings) -> Result {
+    let Some(file) = srd::settings_file().map_err(Failure::usage)? else {
+        return found.good(&format!("no file of settings ({})", srd::SETTINGS_FILE));
+    };
+    found.good(&format!("settings of {}: {}", file.path.display(), file.values.len()))?;
+    for (name, value) in &file.values {
+        let set = env::var(name).ok();
+        let note =
+            set.map_or(String::new(), |set| format!(" (but {name}={set} in the environment)"));
+        output::line(&format!("        {name}={value}{note}"))?;
+    }
+    Ok(())
 }
 
 /// Checks the network interface and its address.

@@ -103,7 +103,7 @@ impl LaunchArgs {
                 continue;
             }
             // An SRD_ variable that the caller has set is kept; others are replaced to enforce SRD.
-            let keeps = name.starts_with("SRD_") && env::var_os(name).is_some();
+            let keeps = name.starts_with("SRD_") && srd::setting(name).is_some();
             if !keeps {
                 out.push(((*name).into(), (*value).into()));
             }
@@ -129,13 +129,13 @@ impl LaunchArgs {
     /// too, because they have to reach the other hosts.
     fn key_variables(&self) -> Result<Variables> {
         let mut out = Variables::new();
-        let inherited = env::var_os(KEY_VARIABLE).filter(|path| !path.is_empty());
+        let inherited = srd::setting(KEY_VARIABLE).filter(|path| !path.is_empty());
         if let Some(file) = self.key.clone().or(inherited.map(PathBuf::from)) {
             // An error now, and not in each process.
             KeyFile::open(&file).map_err(|e| Failure::usage(e.to_string()))?;
             out.push((KEY_VARIABLE.into(), absolute(&file)?.into()));
         }
-        let policy = env::var_os(SEAL_VARIABLE).filter(|name| !name.is_empty());
+        let policy = srd::setting(SEAL_VARIABLE).filter(|name| !name.is_empty());
         if let Some(text) = &policy {
             policy_check(&text.to_string_lossy(), !out.is_empty())?;
         }
@@ -242,7 +242,7 @@ fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsStrin
 /// # Errors
 /// There is none; the text says how to build the libraries.
 pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
-    let variable = env::var_os(DIR_VARIABLE).map(PathBuf::from);
+    let variable = srd::setting(DIR_VARIABLE).map(PathBuf::from);
     if let Some(dir) = asked.map(Path::to_path_buf).or(variable) {
         return if complete(&dir) {
             absolute(&dir)

@@ -1,6 +1,7 @@
 //! The tool as users run it: real processes on the loopback interface.
 
 mod common;
+mod conf;
 mod copy;
 mod export;
 mod hostile;
