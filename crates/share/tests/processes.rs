@@ -205,7 +205,11 @@ fn users_have_tables_of_their_own() {
     // The program must be where the other user may run it.
     let program =
         std::env::temp_dir().join(format!("srd-share-test-program-{}", std::process::id()));
-    fs::copy(std::env::current_exe().expect("it runs"), &program).expect("copied");
+    // Another process copies it: a child that another test starts meanwhile would inherit our open
+    // file, and a program that is open for writing does not start.
+    let here = std::env::current_exe().expect("it runs");
+    let copied = Command::new("cp").arg(here).arg(&program).status().expect("there is cp");
+    assert!(copied.success(), "copied");
     fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
     let mut stranger = Command::new(&program);
     stranger.args(["--exact", "role_stranger", "--ignored"]).env(ROLE, &place.0).current_dir("/");
