@@ -6,7 +6,7 @@ use crate::{
     figures::{Figures, Spread},
     measure::Measured,
     page::{self, shown},
-    rows::{Row, SIZES, Wait},
+    rows::{self, Row, SIZES, Wait},
 };
 use srd::seal::{
     End, Ends, Ephemeral, Greeting, Initiator, KeyRing, KeySlots, Limits, Offer, PARAMS_BYTES,
@@ -28,6 +28,7 @@ const PEERS: u32 = 10_000;
 pub fn rows() -> Vec<Row> {
     let streams = SIZES.into_iter().flat_map(|size| {
         [
+            raw_of(size),
             Row::SrdWrite { size },
             Row::SrdWriteSealed { size },
             Row::TlsStream { size },
@@ -131,6 +132,7 @@ most). Open SRD has a checksum, which sealed packets do not need.
     for size in SIZES {
         let (open, sealed) = (Row::SrdWrite { size }, Row::SrdWriteSealed { size });
         for (row, name) in [
+            (raw_of(size), "raw UDP, not sealed"),
             (open, "SRD, open"),
             (sealed, "SRD, sealed"),
             (Row::TlsStream { size }, "TCP with TLS 1.3"),
@@ -146,9 +148,37 @@ most). Open SRD has a checksum, which sealed packets do not need.
             )?;
         }
     }
+    bound(m, &mut out)?;
     costs(m, &mut out)?;
     writeln!(out, "\n{END}")?;
     Ok(page::wrapped(&out))
+}
+
+/// Raw UDP with as many packets per call as SRD sends.
+fn raw_of(size: u32) -> Row {
+    let burst = Row::RawBurst { size };
+    if rows::all().contains(&burst) { burst } else { Row::RawStream { size } }
+}
+
+/// What keeps any transport over datagrams below TLS: what raw UDP takes without protocol and
+/// cipher.
+fn bound(m: &Measured, out: &mut String) -> Result<()> {
+    let per_cpu = |f: &Figures| f.gbit_per_cpu;
+    let ns = |f: &Figures| f.ns_per_packet[0] + f.ns_per_packet[1];
+    let [small, large] = SIZES.map(|size| {
+        let (raw, tls) = (raw_of(size), Row::TlsStream { size });
+        (shown(m.ratio(raw, tls, per_cpu), 2), shown(m.spread(raw, ns), 0))
+    });
+    writeln!(
+        out,
+        "\nRaw UDP with the same bursts, which has neither protocol nor cipher nor a copy to its \
+         destination, has {} of TLS's figure with packets of {} B ({} ns at both ends), and {} of \
+         it with {} B ({} ns). The kernel merges TCP's segments, so that one wake-up and one \
+         record of 16 KiB stand for a dozen packets; each datagram is opened and acknowledged by \
+         itself.",
+        small.0, SIZES[0], small.1, large.0, SIZES[1], large.1
+    )?;
+    Ok(())
 }
 
 /// What is beside the streams: the cipher alone, round trips, handshakes.
