@@ -142,9 +142,7 @@ impl TxSink for Emitter<'_> {
         }
         self.tag_note(&t.packet);
         let request = self.body_check(t, to);
-        if matches!(t.packet.body, Body::Tombstone) {
-            self.deaf.tombstone(t.dst, t.packet.header.psn);
-        }
+        self.deaf.sent(t.dst, &t.packet);
         if let Some(to) = to {
             let life = (self.epoch, self.contexts.get(&t.dst).copied().unwrap_or(0));
             self.numbers_check(&t.packet, (to, life), request);

@@ -111,6 +111,25 @@ fn who_may_have_less_than_a_packet_in_flight_sends_one_in_several_round_trips() 
     assert_eq!(heard(&mut p), 2);
 }
 
+/// Who may have few bytes in flight waited for a delayed acknowledgment of each packet: the one
+/// that took the last room did not ask for its own, as one that fills the inflight cap does.
+#[test]
+fn the_packet_that_takes_the_last_room_asks_for_its_acknowledgment() {
+    let mut p = open(HostPolicy::Budget, Features::HOST_SIGNAL);
+    p.post(Opcode::Write, 1_000_000);
+    p.pass(Span::from_us(20));
+    let mut flying = heard(&mut p);
+    for room in [1, 2, 3, 5] {
+        // Packets of 1,024 bytes with their headers, and half of another one.
+        ack(&mut p, flying, |a| a.rx_budget = room * 1_060 + 500);
+        p.pass(Span::from_us(20));
+        let asks = p.reliable().into_iter().map(|f| f.header.flags.has(Flags::ACK_REQUEST));
+        let asks: Vec<_> = asks.collect();
+        flying = asks.len() as u32;
+        assert_eq!((flying, asks.last()), (room, Some(&true)), "{asks:?}");
+    }
+}
+
 #[test]
 fn only_who_agreed_on_the_signal_obeys_it() {
     for (policy, features) in

@@ -33,7 +33,7 @@ impl<O: Observer> Lane<'_, O> {
         let credited = self.granting();
         self.way.carrier = self.ci;
         self.way.paths.awake(self.now).on_sent(path, plain_len as u32, entry.again > 0, credited);
-        let blocked = self.way.paths.is_blocked(credited);
+        let blocked = self.way.paths.is_blocked(credited) || self.budget_is_spent();
         let last = blocked || !self.win.has_to_send();
         let asks = self.way.paths.share_asks(plain_len as u32, last);
         // A retransmission gets no acknowledgment block while a search for the path MTU is under

@@ -91,11 +91,10 @@ impl<O: Observer> Lane<'_, O> {
         }
         self.share_touch(false);
         let lost = self.win.board.lost_front().map(|p| self.win.board.get(p).path);
-        let flying = self.win.board.in_flight_bytes();
-        if flying > 0 && flying + mtu > budget {
+        if self.budget_is_spent() {
             return Turn::Blocked;
         }
-        if flying == 0
+        if self.win.board.in_flight_bytes() == 0
             && budget < mtu
             && let Some(at) = self.host_pause(budget)
         {
@@ -131,6 +130,16 @@ impl<O: Observer> Lane<'_, O> {
             }
         }
         if self.win.has_to_send() { Turn::More } else { Turn::Idle }
+    }
+
+    /// Whether the bytes that the peer lets this side have in flight (`rx_budget`) leave no room
+    /// for another packet before an acknowledgment arrives. With nothing in flight one packet may
+    /// leave in any case, see [`Self::host_pause`].
+    #[inline(always)]
+    pub(crate) fn budget_is_spent(&self) -> bool {
+        let flying = self.win.board.in_flight_bytes();
+        let budget = u64::from(self.peer.reports().rx_budget());
+        flying > 0 && flying + u64::from(self.mtu_of()) > budget
     }
 
     /// Sends one unreliable datagram. It is paced like other packets. It does not count as in
