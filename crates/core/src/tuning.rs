@@ -259,7 +259,7 @@ pub(crate) const NOISE_TIMEOUT: u32 = 80;
 // ---- hosts -------------------------------------------------------------------------------------
 
 /// Longest delay in hosts that more bytes in flight cover, ns: the time slice of a busy scheduler.
-/// Longer waits count as stalls.
+/// Timers cover longer ones, too.
 pub(crate) const HOST_NS_MAX: u64 = 4_000_000;
 /// Half-life of the remembered delay in hosts: a busy host is late rarely, but then by much.
 pub(crate) const HOST_HALF_LIFE: Span = Span::from_ms(100);

@@ -57,3 +57,24 @@ fn the_wait_for_a_late_host_is_not_taken_for_the_network() {
         );
     }
 }
+
+/// A host whose processor serves many others answers each message 20 ms after it arrived, and says
+/// so. It was asked a dozen times for each of them, because timers covered only 4 ms of that wait,
+/// and those of a stalled peer none: with 1,000 such peers on a processor, the answers to probes
+/// were all that it did.
+#[test]
+fn a_host_that_answers_late_is_not_asked_before_it_can_answer() {
+    const MESSAGES: u32 = 200;
+    let late = Load { wait: Span::from_ms(20), socket_bytes: 100 << 20, ..Load::default() };
+    for seed in 1..=5 {
+        let mut p = Pair::new(seed);
+        p.net.overload = Some(Overload::new(late, seed, 2));
+        for _ in 0..MESSAGES {
+            assert_eq!(p.batch(1, BYTES, Span::from_secs(5)), [Status::Ok], "seed {seed}");
+        }
+        let c = p.net.hosts[0].engine.counters();
+        let more = c.probe_pkts + c.retrans_pkts;
+        // Copies of lone packets do not wait for hosts, and are limited.
+        assert!(more * 4 <= u64::from(MESSAGES), "seed {seed}: {more} packets more than messages");
+    }
+}

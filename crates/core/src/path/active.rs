@@ -152,7 +152,14 @@ impl ActivePaths {
 
     /// Delay in the hosts beyond the measured noise of the datapath, at most [`HOST_NS_MAX`].
     pub(crate) fn host_delay(&self, p: &Params) -> Span {
-        Span(self.host_ns.saturating_sub(u64::from(p.floors.target_ns())).min(HOST_NS_MAX))
+        Span(self.host_wait(p).0.min(HOST_NS_MAX))
+    }
+
+    /// The same for timers, at most `loss.rto_max`: a host that is late is not asked before it can
+    /// answer, or the questions make it later still.
+    pub(crate) fn host_wait(&self, p: &Params) -> Span {
+        let beyond = self.host_ns.saturating_sub(u64::from(p.floors.target_ns()));
+        Span(beyond.min(p.rto_ns_max.into()))
     }
 
     pub(crate) fn srtt(&self, p: &Params) -> Span {

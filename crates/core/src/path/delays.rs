@@ -41,14 +41,14 @@ impl PathContext {
     pub fn rto(&self, path: u8) -> Span {
         let known = self.active.as_ref().map(|a| a.set.get(path));
         let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));
-        rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
+        rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_wait()
     }
 
     /// Time within which a probe should be answered, whatever path it takes and however many
     /// timeouts that path has had.
     pub(crate) fn answer_wait(&self) -> Span {
         let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
-        self.tlp_delay().max(rto + self.host_delay())
+        self.tlp_delay().max(rto + self.host_wait())
     }
 
     fn widening(&self) -> Span {
@@ -70,7 +70,7 @@ impl PathContext {
     /// hosts.
     pub fn tlp_delay(&self) -> Span {
         TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))
-            + self.host_delay()
+            + self.host_wait()
     }
 
     /// The same timeout while only a few packets are in flight: it follows from the RTT of paths

@@ -240,6 +240,11 @@ impl PathContext {
         self.active.as_ref().map_or(Span::ZERO, |a| a.host_delay(&self.params))
     }
 
+    /// The same for timers: without the limit that holds for bytes in flight.
+    pub(crate) fn host_wait(&self) -> Span {
+        self.active.as_ref().map_or(Span::ZERO, |a| a.host_wait(&self.params))
+    }
+
     /// A packet counts as in flight no longer, without evidence for or against its path.
     pub fn on_forgotten(&mut self, bytes: u32) {
         if let Some(active) = &mut self.active {

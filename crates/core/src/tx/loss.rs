@@ -370,8 +370,8 @@ impl<O: Observer> Lane<'_, O> {
         let srtt = self.way.paths.srtt().max(self.shared.cfg.loss.rto_min);
         let doublings =
             self.win.loss.probe_round().saturating_sub(STALL_PROBES_QUICK).min(STALL_DOUBLINGS_MAX);
-        let wait = srtt.scale(1 << doublings, 1).min(rto_max);
-        self.win.loss.stall_probed(self.now + wait);
+        let wait = srtt.scale(1 << doublings, 1).min(rto_max) + self.way.paths.host_wait();
+        self.win.loss.stall_probed(self.now + self.patience(wait));
         self.probe_push();
     }
 

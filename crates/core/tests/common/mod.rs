@@ -588,7 +588,7 @@ impl Net {
     fn turn(&mut self, i: usize) {
         let mut read_until = self.now;
         if let Some(o) = &mut self.overload {
-            let (taken, drops) = o.take(i);
+            let (taken, drops) = o.take(self.now, i);
             read_until = o.read_until(i, self.now);
             for (at, f) in taken {
                 self.receive(i, &f, at, drops);

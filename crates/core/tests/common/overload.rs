@@ -16,6 +16,9 @@ pub struct Load {
     pub halt_max: Span,
     /// And run for up to so long between two halts.
     pub run_max: Span,
+    /// Packets wait at least for so long in the sockets of all hosts but the first, whose
+    /// processors serve others in turn.
+    pub wait: Span,
     /// Room of a socket in bytes.
     pub socket_bytes: usize,
     /// While the cable is busy, its queue has room for a random number of bytes up to this one:
@@ -86,9 +89,11 @@ impl Overload {
 
     /// When something changes by itself.
     pub fn next(&self, now: Time) -> Time {
-        let sites = self.sites.iter();
-        let wakes = sites.filter(|s| !s.waiting.is_empty());
-        wakes.map(|s| s.halted_until.max(now + TURN)).min().unwrap_or(Time::NEVER)
+        let wakes = self.sites.iter().enumerate().filter_map(|(i, s)| {
+            let first = s.waiting.front()?.0;
+            Some(s.halted_until.max(now + TURN).max(first + self.wait_of(i)))
+        });
+        wakes.min().unwrap_or(Time::NEVER)
     }
 
     /// Whether a packet finds room in the cable's queue.
@@ -116,10 +121,16 @@ impl Overload {
         s.waiting.push_back((now, f));
     }
 
+    fn wait_of(&self, i: usize) -> Span {
+        if i == 0 { Span::ZERO } else { self.load.wait }
+    }
+
     /// What the host takes in this turn: when each packet arrived, and the drops so far.
-    pub fn take(&mut self, i: usize) -> (Vec<(Time, Flying)>, u32) {
+    pub fn take(&mut self, now: Time, i: usize) -> (Vec<(Time, Flying)>, u32) {
+        let wait = self.wait_of(i);
         let s = &mut self.sites[i];
-        let n = s.waiting.len().min(TURN_PACKETS);
+        let waited = s.waiting.iter().take_while(|(at, _)| *at + wait <= now);
+        let n = waited.take(TURN_PACKETS).count();
         let taken: Vec<_> = s.waiting.drain(..n).collect();
         s.bytes -= taken.iter().map(|(_, f)| bytes_of(f)).sum::<usize>();
         (taken, s.drops)
