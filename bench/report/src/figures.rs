@@ -41,7 +41,7 @@ impl Figures {
         let EndOutputs { near, far } = told;
         match row {
             Row::RawStream { size } | Row::RawBurst { size } => raw(near, far, size),
-            Row::RawRate => raw(near, far, 64),
+            Row::RawRate | Row::RawSingle => raw(near, far, 64),
             Row::TcpStream { .. } => tcp(near),
             Row::SrdSend { size, .. }
             | Row::SrdWrite { size }

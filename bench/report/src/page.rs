@@ -230,17 +230,18 @@ fn rates(out: &mut String, m: &Measured) -> Result<()> {
         out,
         "## Messages of 64 bytes, and peers
 
-| Row | messages per s | per CPU-s of the sender |
-|-|-|-|"
+| Row | messages per s | per CPU-s of the sender | resent ‰ |
+|-|-|-|-|"
     )?;
     let many = Row::SrdRate { peers: PEERS };
-    for row in [Row::RawRate, Row::SrdRate { peers: 1 }, many] {
+    for row in [Row::RawRate, Row::SrdRate { peers: 1 }, Row::RawSingle, many] {
         writeln!(
             out,
-            "| `{}` | {} | {} |",
+            "| `{}` | {} | {} | {} |",
             row.name(),
             shown(m.spread(row, |f| f.messages), 0),
             shown(m.spread(row, |f| f.messages_per_cpu), 0),
+            shown(m.spread(row, |f| f.retransmitted_permille), 2),
         )?;
     }
     let peers =
@@ -251,9 +252,15 @@ fn rates(out: &mut String, m: &Measured) -> Result<()> {
     writeln!(
         out,
         "
-The {PEERS} peers are as many engines, each with a thread of its own, at 250 slots of 4 addresses in
-one process on one CPU: that row is limited by waking a thread for every message, with 64 messages
-outstanding. The core alone, both ends in one process in virtual time without sockets
+`raw-single` is raw UDP with one packet per system call, as packets to many peers need: no two of
+them can be segments of one message, since each has its own destination. The {PEERS} peers are as
+many engines, at 250 slots of 4 addresses, in one process on one CPU whose only thread gives each a
+turn after the other, with 1,024 messages outstanding. That process is the slower end, because the
+state of 1,000 engines does not fit its caches: the sender sleeps between answers. They come a
+millisecond or more after the message, so that lone packets are copied (CC-11), most of them at
+first, while each peer still has its credit for eight copies.
+
+The core alone, both ends in one process in virtual time without sockets
 (`target/release/peers`), does {one} messages per CPU-second of both ends with one peer, and {all}
 with {PEERS} in turn, where every message is a burst of one with an acknowledgment of its own.
 

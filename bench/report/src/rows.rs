@@ -98,6 +98,8 @@ pub enum Row {
     SrdPing(Wait),
     TcpPing(Wait),
     RawRate,
+    /// As `RawRate`, with a system call for each packet, as packets to many peers need.
+    RawSingle,
     SrdRate {
         peers: u32,
     },
@@ -126,7 +128,8 @@ pub fn all() -> Vec<Row> {
     for wait in Wait::BOTH {
         rows.extend([Row::RawPing(wait), Row::SrdPing(wait), Row::TcpPing(wait)]);
     }
-    rows.extend([Row::RawRate, Row::SrdRate { peers: 1 }, Row::SrdRate { peers: PEERS }]);
+    rows.extend([Row::RawRate, Row::SrdRate { peers: 1 }]);
+    rows.extend([Row::RawSingle, Row::SrdRate { peers: PEERS }]);
     rows
 }
 
@@ -182,6 +185,7 @@ impl Row {
             Self::SrdPing(wait) => format!("srd-ping-{}", wait.word()),
             Self::TcpPing(wait) => format!("tcp-ping-{}", wait.word()),
             Self::RawRate => "raw-rate".into(),
+            Self::RawSingle => "raw-single".into(),
             Self::SrdRate { peers } => format!("srd-rate-{peers}"),
         }
     }
@@ -210,6 +214,7 @@ impl Row {
             Self::RawStream { size } => raw_stream(size, RAW_BATCH),
             Self::RawBurst { size } => raw_stream(size, burst_of(size)),
             Self::RawRate => raw_stream(64, RAW_BATCH),
+            Self::RawSingle => raw_stream(64, 1),
             Self::SrdSendUnchecked { size } => {
                 let plain = Self::SrdSend { size, driver: Driver::Caller };
                 return plain.commands(p, seconds).map(unchecked);
@@ -265,10 +270,7 @@ impl Row {
                 [end("tcp-serve", far), end("tcp-drive", near)]
             }
             Self::SrdRate { peers } => {
-                // As many messages in flight as the engines of one processor can answer before
-                // timeouts.
-                let depth = if peers == 1 { 1024 } else { 64 };
-                let near = format!("{to} --mtu 1400 --size 64 --depth {depth}");
+                let near = format!("{to} --mtu 1400 --size 64 --depth 1024");
                 let far = format!("--local {FAR_IP} --peers {peers} --size 64");
                 [end("many-serve", far), end("many-drive", near)]
             }
@@ -278,9 +280,11 @@ impl Row {
 
     fn ready(self) -> Ready {
         match self {
-            Self::RawStream { .. } | Self::RawBurst { .. } | Self::RawPing(_) | Self::RawRate => {
-                Ready::Wait(150)
-            }
+            Self::RawStream { .. }
+            | Self::RawBurst { .. }
+            | Self::RawPing(_)
+            | Self::RawRate
+            | Self::RawSingle => Ready::Wait(150),
             Self::TcpStream { .. } => Ready::Text("listening"),
             _ => Ready::Line,
         }

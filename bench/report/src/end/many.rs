@@ -10,15 +10,16 @@ use crate::{Result, options::Options};
 use serde_json::{Value, json};
 use srd::{Access, AddressHandle, DeviceConfig, Progress, Qpn, RecvWr, SendWr, WorkCompletion};
 use srd_datapath::clock::now_ns;
-use std::{net::IpAddr, sync::atomic::Ordering, time::Duration};
+use std::{collections::VecDeque, net::IpAddr, sync::atomic::Ordering, time::Duration};
 
 /// Engines per address; a slot number has one byte.
 const SLOTS: u32 = 250;
 /// Posted receives of a serving engine: few, because there are many engines.
 const RECEIVES: u32 = 64;
 const TAKE: usize = 64;
-/// Interval at which the receives of many engines are posted again.
-const SWEEP: Duration = Duration::from_millis(10);
+/// When an engine that received something has another turn: its acknowledgment is due 5 us after
+/// the message.
+const ANSWER_NS: u64 = 6_000;
 /// MTU of both sides: with messages of 64 bytes the link's MTU is irrelevant.
 const MTU: u16 = 1400;
 const DRAIN_NS: u64 = 5_000_000_000;
@@ -30,9 +31,10 @@ fn peer_of(first: IpAddr, n: u32) -> Result<(IpAddr, u8)> {
     Ok((ip.into(), (n % SLOTS) as u8))
 }
 
-/// `--local IP --peers N --size BYTES`: engines at slots 0 to 249 of as many addresses as needed. A
-/// single engine is driven by the caller; each of many by a thread that sleeps until a packet
-/// arrives.
+/// `--local IP --peers N --size BYTES`: engines at slots 0 to 249 of as many addresses as needed,
+/// all driven by this thread. A single engine sleeps until a packet arrives; many have turns
+/// without end, because each stands for a host with a processor of its own: a thread for each would
+/// have to be woken for each message, by the sender, on whose processor the link delivers.
 pub fn serve(o: &mut Options) -> Result<Value> {
     let (first, peers, size) =
         (o.need::<IpAddr>("local")?, o.need::<u32>("peers")?, o.or::<u32>("size", 64)?);
@@ -45,7 +47,6 @@ pub fn serve(o: &mut Options) -> Result<Value> {
         let mut config = DeviceConfig::ip(ip);
         (config.progress, config.slot, config.mtu) = (Progress::Caller, Some(slot), Some(MTU));
         if !one {
-            config.progress = Progress::Thread { spin: Duration::ZERO };
             config.paths = 4;
             config.tune_udp = Some(Box::new(|udp| {
                 (udp.rcvbuf_bytes, udp.rx_batch_max) = (256 << 10, 2);
@@ -58,12 +59,21 @@ pub fn serve(o: &mut Options) -> Result<Value> {
     say_ready(&json!({"qpns": qpns}));
     let since = Since::now();
     let mut received = 0;
+    let mut answers = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         for server in &servers {
-            received += server.receive(one)?;
-        }
-        if !one {
-            std::thread::sleep(SWEEP);
+            let n = server.receive(one)?;
+            received += n;
+            if one {
+                continue;
+            }
+            let now = now_ns();
+            if n > 0 {
+                answers.push_back((now + ANSWER_NS, server));
+            }
+            while let Some((_, server)) = answers.pop_front_if(|&mut (due, _)| due <= now) {
+                server.end.device.progress()?;
+            }
         }
     }
     Ok(json!({"received": received, "cpu_seconds": since.cpu_seconds()}))
