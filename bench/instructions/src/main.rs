@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+mod device;
 mod rate;
 mod scenario;
 mod silence;

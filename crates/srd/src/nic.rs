@@ -147,7 +147,7 @@ impl Tables {
         }
         let SendEntry { wr, data, .. } = entry;
         let (wr_id, op) = (wr.wr_id, wr.op);
-        self.wrs[index] = WrSlot { qpn, wr_id, op, data: data.clone(), live: true };
+        self.wrs[index] = WrSlot { qpn, wr_id, op, data: data.copy(), live: true };
     }
 
     /// Whether all the regions are still registered.

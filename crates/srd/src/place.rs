@@ -141,6 +141,8 @@ pub(crate) struct Emitter<'a> {
     pub tables: &'a Tables,
     pub counters: &'a mut NicCounters,
     pub seal: Option<&'a mut Sealing>,
+    /// Room for the headers of a packet.
+    pub headers: [u8; HEADERS_BYTES_MAX],
 }
 
 /// Writes the checksum of a packet with referenced payload and `pad_len` zeros at its end into the
@@ -229,8 +231,8 @@ impl Emitter<'_> {
             },
         };
         self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
-        let mut headers = [0; HEADERS_BYTES_MAX];
-        let len = emit(&t.packet, &mut headers);
+        let headers = &mut self.headers;
+        let len = emit(&t.packet, headers);
         let plain_len = len + usize::from(t.packet.payload_len);
         let padded_len = usize::from(t.padded_len);
         let mut finish: Option<Finish> = None;

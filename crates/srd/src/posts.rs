@@ -4,7 +4,7 @@ use crate::{
     completion::{CompletionOp, WorkCompletion},
     device::Shared,
     nic::{CqSide, Nic, QpSide, RecvSlot},
-    queue::CqEntry,
+    queue::{CqEntry, copy_of},
 };
 use srd_core::{CqId, Opcode, PostRefusal, Qpn, Status, Time};
 use std::{
@@ -130,7 +130,7 @@ impl Nic {
                         let slot = &mut recv_slots[index];
                         (slot.live, slot.wr_id) = (true, entry.wr.wr_id);
                         slot.lost_memory = entry.faulty || !self.tables.holds(&entry.pieces);
-                        slot.pieces.clone_from(&entry.pieces);
+                        slot.pieces = copy_of(&entry.pieces);
                     }
                     Err(Refusal::Held) => {
                         *held = true;

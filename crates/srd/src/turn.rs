@@ -12,7 +12,7 @@ use crate::{
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
 use srd_datapath::{RxBacklog, RxDatagram, RxReport, TooLong};
-use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
+use srd_wire::{HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
 /// Most batches received in one turn: bounds how long packets to be sent wait.
@@ -174,7 +174,8 @@ impl Nic {
         if let Some(seal) = &mut seal {
             seal.batch_begin();
         }
-        let mut sink = Emitter { net: net.as_mut(), tables, counters, seal };
+        let headers = [0; HEADERS_BYTES_MAX];
+        let mut sink = Emitter { net: net.as_mut(), tables, counters, seal, headers };
         let n = engine.poll_transmit(now, room, &mut sink);
         if n > 0 {
             self.flush(shared);
