@@ -1,4 +1,4 @@
-//! `bench-instructions`: instructions per operation of the protocol core, counted by callgrind.
+//! `bench-instructions`: instructions per operation of the core and of a device, by callgrind.
 //!
 //! Counts hardly depend on the machine or its load, so growth by a few percent is real. Each
 //! scenario of `bench/instructions` runs for N and for 2N operations; the difference divided by N
@@ -14,6 +14,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// File with the counts of the last accepted state.
 const TABLE: &str = "bench/instructions/table.csv";
+/// The programs of `bench/instructions`: the core alone, and a device.
+const PROGRAMS: [&str; 2] = ["srd-bench", "srd-bench-device"];
 /// First line of the file.
 const TITLE: &str = "scenario,instructions_per_operation";
 /// Largest accepted growth in percent.
@@ -31,8 +33,6 @@ pub fn run_command(args: &mut Args) -> Result {
 /// Counts instructions and compares them with the table, or rewrites the table.
 pub fn compare(update: bool) -> Result {
     tools::ensure(&["valgrind"])?;
-    let program = tools::build_release("srd-bench", "srd-bench")?;
-    let program = program.to_string_lossy().into_owned();
     let path = process::root().join(TABLE);
     let old = match fs::read_to_string(&path) {
         Ok(text) => parse(&text)?,
@@ -40,13 +40,17 @@ pub fn compare(update: bool) -> Result {
         Err(e) => return Err(format!("cannot read {TABLE}: {e}")),
     };
     let mut new = Table::new();
-    for line in output(&mut command(&program, &["scenarios"]))?.lines() {
-        let scenario = Scenario::parse(line)?;
-        let once = count(&program, &scenario, scenario.operations)?;
-        let twice = count(&program, &scenario, 2 * scenario.operations)?;
-        let each = twice.saturating_sub(once) as f64 / scenario.operations as f64;
-        println!("{:<16} {each:>10.1} instructions per operation", scenario.name);
-        new.insert(scenario.name, each);
+    for name in PROGRAMS {
+        let program = tools::build_release("srd-bench", name)?;
+        let program = program.to_string_lossy().into_owned();
+        for line in output(&mut command(&program, &["scenarios"]))?.lines() {
+            let scenario = Scenario::parse(line)?;
+            let once = count(&program, &scenario, scenario.operations)?;
+            let twice = count(&program, &scenario, 2 * scenario.operations)?;
+            let each = twice.saturating_sub(once) as f64 / scenario.operations as f64;
+            println!("{:<16} {each:>10.1} instructions per operation", scenario.name);
+            new.insert(scenario.name, each);
+        }
     }
     if update {
         fs::write(&path, print(&new)).map_err(|e| format!("cannot write {TABLE}: {e}"))?;

@@ -1,11 +1,16 @@
 //! A device with its engine and its sockets, at two ends of the loopback interface: what a message
-//! costs in this process. The kernel's part is not counted.
+//! costs in this process. The kernel's part is not counted. `cargo xtask bench-instructions` runs
+//! this under callgrind.
+#![forbid(unsafe_code)]
 
 use srd::{
     Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, QpInit,
     QueuePair, RecvWr, SendWr, WorkCompletion,
 };
-use std::time::{Duration, Instant};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 const QKEY: u32 = 0x11;
 const BYTES: usize = 64;
@@ -16,7 +21,41 @@ const WARM_UP: u64 = 2_000;
 /// A longer wait means that something hangs.
 const HANG: Duration = Duration::from_secs(60);
 
+/// Name, operations and counted function of each scenario: one direction of a ping-pong at both
+/// ends, and the sender of a flow.
+const SCENARIOS: [&str; 2] =
+    ["device-hop 4000 device_round", "device-send 20000 device_posts_and_polls"];
+
 type Result<T = ()> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["scenarios"] => {
+            SCENARIOS.iter().for_each(|s| println!("{s}"));
+            Ok(())
+        }
+        ["run", name, n] => run(name, n),
+        _ => Err("usage: srd-bench-device scenarios, or: srd-bench-device run SCENARIO N".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("srd-bench-device: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(name: &str, operations: &str) -> Result {
+    let n = operations.parse().map_err(|_| format!("`{operations}` is not a count"))?;
+    match name {
+        "device-hop" => hops(n),
+        "device-send" => flow(n),
+        _ => Err(format!("there is no scenario `{name}`")),
+    }
+}
 
 fn text(e: impl std::fmt::Display) -> String {
     e.to_string()
@@ -98,7 +137,7 @@ fn ends() -> Result<(End, End)> {
 }
 
 /// A message there and another one back, until each of `hops` was a message.
-pub fn hops(hops: u64) -> Result {
+fn hops(hops: u64) -> Result {
     let (near, far) = ends()?;
     let taken = &mut [WorkCompletion::default(); 64];
     // The first round opens the contexts, for which both ends must be driven.
@@ -135,7 +174,7 @@ fn device_round(near: &End, far: &End, taken: &mut [WorkCompletion]) -> Result {
 }
 
 /// A flow of `n` messages to the far end, with as many outstanding as the queues hold.
-pub fn flow(n: u64) -> Result {
+fn flow(n: u64) -> Result {
     let (near, far) = ends()?;
     let taken = &mut [WorkCompletion::default(); 64];
     let mut posted = 0;
@@ -163,4 +202,17 @@ fn device_posts_and_polls(
 ) -> Result<u64> {
     (0..n).try_for_each(|_| near.send(far))?;
     Ok(near.poll(taken)?.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SCENARIOS, run};
+
+    #[test]
+    fn every_scenario_completes() {
+        for s in SCENARIOS {
+            let name = s.split(' ').next().unwrap();
+            run(name, "100").unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
 }

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
-mod device;
 mod rate;
 mod scenario;
 mod silence;

@@ -1,7 +1,7 @@
 //! The scenarios whose instructions are counted.
 
+use crate::checksum;
 use crate::world::{MESSAGE_BYTES, MTU, World};
-use crate::{checksum, device};
 use srd_core::Opcode;
 use std::fmt;
 
@@ -29,10 +29,8 @@ impl fmt::Display for Scenario {
 /// the packet is sent; the responder from the packet's arrival until its acknowledgment is sent;
 /// the requester from the acknowledgment's arrival until its completion is polled. The other
 /// scenarios include both ends. `checksum-…` is the cost, at one end, of the checksum of a packet
-/// with that many bytes of payload. `device-…` is what a message of 64 bytes costs in this process
-/// with device, engine and sockets, but without the kernel: `device-hop` one direction of a
-/// ping-pong at both ends, `device-send` the sender of a flow.
-pub const SCENARIOS: [Scenario; 10] = [
+/// with that many bytes of payload.
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "send",
         operations: 4000,
@@ -65,18 +63,6 @@ pub const SCENARIOS: [Scenario; 10] = [
         operations: 400,
         toggles: &["datagram_is_stamped"],
         run: checksum::jumbo,
-    },
-    Scenario {
-        name: "device-hop",
-        operations: 4000,
-        toggles: &["device_round"],
-        run: device::hops,
-    },
-    Scenario {
-        name: "device-send",
-        operations: 20_000,
-        toggles: &["device_posts_and_polls"],
-        run: device::flow,
     },
 ];
 
