@@ -259,8 +259,10 @@ pub(crate) const NOISE_TIMEOUT: u32 = 80;
 // ---- hosts -------------------------------------------------------------------------------------
 
 /// Longest delay in hosts that more bytes in flight cover, ns: the time slice of a busy scheduler.
-/// Timers cover longer ones, too.
+/// Timers cover longer ones where they are the rule.
 pub(crate) const HOST_NS_MAX: u64 = 4_000_000;
+/// Weight of one delay in the mean delay in hosts is 1/8, as in the smoothed RTT.
+pub(crate) const HOST_MEAN_GAIN: u64 = 8;
 /// Half-life of the remembered delay in hosts: a busy host is late rarely, but then by much.
 pub(crate) const HOST_HALF_LIFE: Span = Span::from_ms(100);
 /// Fraction of the delay in hosts that more bytes in flight cover. With all of it, our own packets
@@ -500,6 +502,12 @@ pub(crate) const HOST_DROP_RTTS: u64 = 4;
 /// the wait each sender sends a packet per round trip, and the host dropped a fifth of them.
 /// Experiment copa-srd, 48 flows.
 pub(crate) const HOST_PAUSE_RTTS_MAX: u64 = 16;
+/// Waits for a host that is behind are counted in smoothed round trips, but in no more than this
+/// multiple of the least one of the last 5 to 10 s. Networks whose queues are longer than three
+/// round trips only see a few packets more, each alone in flight. Without the bound a leap of a
+/// clock by 39 ms made a round trip of 0.1 ms one of 26 ms, and a packet left every 50 ms (fault
+/// checker, seed 81000122851).
+pub(crate) const HOST_RTT_LEAST_MAX: u64 = 4;
 /// Least budget announced to all senders together, as a fraction of what the host drains per round
 /// trip, however large the backlog is.
 pub(crate) const HOST_BUDGET_MIN: Share = Share(1, 8);

@@ -15,7 +15,7 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
     CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, FLOW_TURN_PKTS, HOST_COVERED, HOST_NS_MAX,
-    PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
+    HOST_RTT_LEAST_MAX, PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -38,7 +38,9 @@ pub(crate) struct ActivePaths {
     pub host: HostCap,
     /// Largest recent delay in the hosts within a round trip (decaying), in ns, and when it was
     /// measured.
-    pub host_ns: u64,
+    pub host_ns: u32,
+    /// Mean of these delays, ns, each with the weight [`HOST_MEAN_GAIN`].
+    pub host_mean_ns: u32,
     pub host_at: Time,
     /// Recent delivery rate in bytes per second: that of the newest round, or a decaying peak.
     pub delivered: u64,
@@ -81,6 +83,7 @@ impl ActivePaths {
             drop_cap_at: now,
             host: HostCap::default(),
             host_ns: 0,
+            host_mean_ns: 0,
             host_at: now,
             delivered: 0,
             queue_ns_last: 0,
@@ -155,11 +158,13 @@ impl ActivePaths {
         Span(self.host_wait(p).0.min(HOST_NS_MAX))
     }
 
-    /// The same for timers, at most `loss.rto_max`: a host that is late is not asked before it can
-    /// answer, or the questions make it later still.
+    /// The same for timers. A host that is late as a rule is not asked before it can answer, or the
+    /// questions make it later still: twice the mean delay is covered, at most `loss.rto_max`.
     pub(crate) fn host_wait(&self, p: &Params) -> Span {
-        let beyond = self.host_ns.saturating_sub(u64::from(p.floors.target_ns()));
-        Span(beyond.min(p.rto_ns_max.into()))
+        let usual = 2 * u64::from(self.host_mean_ns);
+        let longest = usual.min(p.rto_ns_max.into()).max(HOST_NS_MAX);
+        let beyond = u64::from(self.host_ns).saturating_sub(p.floors.target_ns().into());
+        Span(beyond.min(longest))
     }
 
     pub(crate) fn srtt(&self, p: &Params) -> Span {
@@ -178,6 +183,18 @@ impl ActivePaths {
         match self.rtt.on_time.srtt_ns {
             0 => self.srtt(p),
             ns => Span(u64::from(ns)),
+        }
+    }
+
+    /// Round trip in which waits for a host that is behind are counted: the smoothed one of packets
+    /// on time, but not more than [`HOST_RTT_LEAST_MAX`] times the least one. After clocks leapt
+    /// there may be no other sample for as long as the wait lasts, so that the smoothed one alone
+    /// would keep itself high. With nothing in flight a wait that is too short sends one packet.
+    /// Rule CC-30.
+    pub(crate) fn host_rtt(&self, p: &Params) -> Span {
+        match self.rtt.min_ns() {
+            0 => self.on_time(p),
+            ns => self.on_time(p).min(Span(u64::from(ns)).scale(HOST_RTT_LEAST_MAX, 1)),
         }
     }
 
@@ -213,7 +230,7 @@ impl ActivePaths {
         let mut open_at = self.pacing.next();
         if self.inflight == 0 {
             let sent = self.meter.last_sent();
-            open_at = open_at.max(self.host.opens_at(p.host_policy, now, sent, self.on_time(p)));
+            open_at = open_at.max(self.host.opens_at(p.host_policy, now, sent, self.host_rtt(p)));
         }
         if let Some(credit) = credit {
             match credit.room() {

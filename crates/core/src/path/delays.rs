@@ -15,13 +15,10 @@ impl PathContext {
         }
     }
 
-    /// Smoothed RTT of packets on paths that were not late: unlike [`Self::srtt`] not raised by one
-    /// round trip in which a host was away or its clock leapt.
-    pub fn srtt_on_time(&self) -> Span {
-        match self.active.as_ref().map_or(0, |a| a.rtt.on_time.srtt_ns) {
-            0 => self.srtt(),
-            ns => Span(u64::from(ns)),
-        }
+    /// Round trip in which waits for a host that is behind are counted: unlike [`Self::srtt`] not
+    /// raised by round trips in which a host was away or its clock leapt.
+    pub fn host_rtt(&self) -> Span {
+        self.active.as_ref().map_or_else(|| self.srtt(), |a| a.host_rtt(&self.params))
     }
 
     fn smoothed(&self) -> Smoothed {

@@ -10,7 +10,8 @@ use crate::rate::{Link, RateControl};
 use crate::time::{Span, Time};
 use crate::tuning::{
     DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, HOST_DROP_RTTS, HOST_HALF_LIFE,
-    LATE_RTTS, OPENING_RTTS, SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, UNEVEN, UNPROVEN_PKTS_MAX,
+    HOST_MEAN_GAIN, LATE_RTTS, OPENING_RTTS, SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, UNEVEN,
+    UNPROVEN_PKTS_MAX,
 };
 
 impl Awake<'_> {
@@ -120,11 +121,13 @@ impl Awake<'_> {
         }
         let halvings = now.since(a.host_at).0 / HOST_HALF_LIFE.0;
         if halvings > 0 {
-            a.host_ns >>= halvings.min(63);
+            a.host_ns >>= halvings.min(31);
             a.host_at = now;
         }
-        if host.0 > a.host_ns {
-            (a.host_ns, a.host_at) = (host.0, now);
+        let mean = u64::from(a.host_mean_ns);
+        a.host_mean_ns = ns32(Span(mean - mean / HOST_MEAN_GAIN + host.0 / HOST_MEAN_GAIN));
+        if ns32(host) > a.host_ns {
+            (a.host_ns, a.host_at) = (ns32(host), now);
             a.cap_update(p);
         }
     }

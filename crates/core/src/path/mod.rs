@@ -259,7 +259,7 @@ impl PathContext {
             return;
         }
         let awake = self.awake(now);
-        let rtt = awake.active.on_time(awake.p);
+        let rtt = awake.active.host_rtt(awake.p);
         if awake.active.host.on_signal(now, ctx, above, rtt) {
             awake.active.cap_update(awake.p);
         }

@@ -14,10 +14,12 @@ use srd_wire::{
 
 impl<O: Observer> Lane<'_, O> {
     /// Sends PSN `p` on `path`. Returns the bytes it takes on the wire (UDP payload).
+    /// `flying_max`: with more bytes in flight, the peer has no room for another packet.
     pub(crate) fn emit_reliable(
         &mut self,
         p: Psn,
         path: u8,
+        flying_max: u64,
         out: &mut Out<'_, impl TxSink>,
     ) -> u32 {
         debug_assert!(!self.win.loss.is_stalled(), "to a stalled peer only probes leave");
@@ -33,8 +35,9 @@ impl<O: Observer> Lane<'_, O> {
         let credited = self.granting();
         self.way.carrier = self.ci;
         self.way.paths.awake(self.now).on_sent(path, plain_len as u32, entry.again > 0, credited);
-        let blocked = self.way.paths.is_blocked(credited) || self.budget_is_spent();
-        let last = blocked || !self.win.has_to_send();
+        let blocked = self.way.paths.is_blocked(credited);
+        let spent = self.win.board.in_flight_bytes() > flying_max;
+        let last = blocked || spent || !self.win.has_to_send();
         let asks = self.way.paths.share_asks(plain_len as u32, last);
         // A retransmission gets no acknowledgment block while a search for the path MTU is under
         // way, so that it is not longer than necessary.

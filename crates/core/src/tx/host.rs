@@ -14,7 +14,7 @@ impl<O: Observer> Lane<'_, O> {
         if !self.signalling() {
             return None;
         }
-        let rtt = self.way.paths.srtt_on_time();
+        let rtt = self.way.paths.host_rtt();
         let pause = rtt.scale(u64::from(self.mtu_of()), budget.max(1));
         let pause = pause.min(rtt.scale(HOST_PAUSE_RTTS_MAX, 1));
         let at = self.win.loss.last_sent() + pause;

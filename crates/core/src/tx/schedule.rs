@@ -91,10 +91,13 @@ impl<O: Observer> Lane<'_, O> {
         }
         self.share_touch(false);
         let lost = self.win.board.lost_front().map(|p| self.win.board.get(p).path);
-        if self.budget_is_spent() {
+        let flying = self.win.board.in_flight_bytes();
+        // With more in flight, what the peer takes (`rx_budget`) has no room for another packet.
+        let flying_max = budget.saturating_sub(mtu);
+        if flying > flying_max {
             return Turn::Blocked;
         }
-        if self.win.board.in_flight_bytes() == 0
+        if flying == 0
             && budget < mtu
             && let Some(at) = self.host_pause(budget)
         {
@@ -122,7 +125,7 @@ impl<O: Observer> Lane<'_, O> {
                 Next::Nothing => return Turn::Idle,
             };
             first = false;
-            let used = self.emit_reliable(p, path, out);
+            let used = self.emit_reliable(p, path, flying_max, out);
             packets -= 1;
             bytes = bytes.saturating_sub(used);
             if bytes == 0 {
@@ -130,16 +133,6 @@ impl<O: Observer> Lane<'_, O> {
             }
         }
         if self.win.has_to_send() { Turn::More } else { Turn::Idle }
-    }
-
-    /// Whether the bytes that the peer lets this side have in flight (`rx_budget`) leave no room
-    /// for another packet before an acknowledgment arrives. With nothing in flight one packet may
-    /// leave in any case, see [`Self::host_pause`].
-    #[inline(always)]
-    pub(crate) fn budget_is_spent(&self) -> bool {
-        let flying = self.win.board.in_flight_bytes();
-        let budget = u64::from(self.peer.reports().rx_budget());
-        flying > 0 && flying + u64::from(self.mtu_of()) > budget
     }
 
     /// Sends one unreliable datagram. It is paced like other packets. It does not count as in
