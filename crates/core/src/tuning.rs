@@ -32,6 +32,11 @@ pub(crate) const SRTT_GAIN: u32 = 8;
 pub(crate) const RTT_VAR_GAIN: u32 = 4;
 /// Deviations above the smoothed RTT at which a packet is overdue (RFC 6298, K).
 pub(crate) const RTO_DEVIATIONS: u64 = 4;
+/// Least margin above the smoothed RTT at which a packet is overdue, as a fraction of it (RFC 6298
+/// has the granularity of the clock in its place). A queue that grows evenly leaves no deviation:
+/// packets were sent again whose acknowledgments came 0.3 us after the timeout of 131 us (fault
+/// checker, seed 81000480105).
+pub(crate) const RTO_MARGIN: Share = Share(1, 16);
 /// Retransmission timeout before the first RTT sample, in assumed round trips (RFC 6298 takes a
 /// second, thousands of round trips of a datacenter). With fewer, the first data after a handshake
 /// is retransmitted needlessly.

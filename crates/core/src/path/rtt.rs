@@ -5,8 +5,8 @@ use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
 use crate::tuning::{
     BASE_WINDOW_HALF, NARROW_ROUNDS, RTO_CEILING_RTTS, RTO_DEVIATIONS, RTO_DOUBLINGS_MAX,
-    RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE, RTT_VAR_GAIN, SLACK_WIDENING, SRTT_GAIN,
-    TARGET, WIDEN_MAX,
+    RTO_MARGIN, RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE, RTT_VAR_GAIN, SLACK_WIDENING,
+    SRTT_GAIN, TARGET, WIDEN_MAX,
 };
 
 /// Smoothed RTT and its mean deviation in ns. Gains 1/8 and 1/4 (RFC 6298).
@@ -28,9 +28,11 @@ impl Smoothed {
         self.srtt_ns = (self.srtt_ns - self.srtt_ns / SRTT_GAIN + ns / SRTT_GAIN).max(1);
     }
 
-    /// `srtt + 4 var`, the base of a retransmission timeout.
+    /// `srtt + 4 var`, the base of a retransmission timeout; with a margin above the smoothed RTT
+    /// where no deviation has been seen (RFC 6298's G).
     pub(crate) fn timeout_ns(self) -> u64 {
-        u64::from(self.srtt_ns) + RTO_DEVIATIONS * u64::from(self.var_ns)
+        let deviations = RTO_DEVIATIONS * u64::from(self.var_ns);
+        u64::from(self.srtt_ns) + deviations.max(RTO_MARGIN.of(self.srtt_ns.into()))
     }
 }
 
@@ -195,4 +197,16 @@ pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
 /// An RTT sample in ns as 32 bits, at least 1, since zero means "no sample".
 pub(crate) fn sample_ns(rtt: Span) -> u32 {
     ns32(rtt).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_later_than_the_usual_round_trip_although_none_deviated() {
+        let steady = Smoothed { srtt_ns: 160_000, var_ns: 0 };
+        assert_eq!(steady.timeout_ns(), 170_000);
+        assert_eq!(Smoothed { var_ns: 10_000, ..steady }.timeout_ns(), 200_000);
+    }
 }
