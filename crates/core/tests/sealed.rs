@@ -5,7 +5,7 @@
 use crate::common::door::{from, open, stranger};
 use crate::common::*;
 use srd_core::counters::DropReason;
-use srd_core::wire::{Body, CloseCode, Flags};
+use srd_core::wire::{Body, CloseCode, Flags, OpenParams, Packet};
 use srd_core::*;
 
 fn sealing() -> Pair {
@@ -256,4 +256,99 @@ fn a_peer_that_has_the_answer_in_time_keeps_the_context() {
         assert_eq!(told(&mut host, now).0, None);
     }
     assert!(host.engine.has_context(tag));
+}
+
+/// The peer's sealed answer to the Open with `tag`, or to the Challenge whose number is `cookie`.
+fn answer(tag: u32, cookie: u64) -> Packet<'static> {
+    let Body::Open(p) = open(77, cookie) else { unreachable!("an Open") };
+    let mut packet = stranger(Body::OpenAck(OpenParams { echo_tag: tag, ..p }), 0, tag);
+    packet.header.flags = Flags(Flags::SEALED);
+    packet
+}
+
+/// A host whose Open to a peer was answered after `opens` Opens: the tag of its Open, the time, and
+/// what it sends then.
+fn answered(opens: u32) -> (Host, u32, Time, Vec<Flying>) {
+    let (mut host, tag, mut now) = opening();
+    for _ in 1..opens {
+        now += host.engine.config().loss.open_retry;
+        host.engine.handle_timeout(now);
+        assert_eq!(told(&mut host, now).0, Some(tag), "the Open is repeated");
+    }
+    host.receive(now, &from(ip(7)), &answer(tag, 0), &[]);
+    let out = host.transmit(now);
+    (host, tag, now, out)
+}
+
+fn sends(out: &[Flying]) -> bool {
+    out.iter().any(|f| matches!(f.body, Body::Send(_)))
+}
+
+/// The number of the Challenge that is sent.
+fn asks(out: &[Flying]) -> Option<u64> {
+    out.iter().find_map(|f| match f.body {
+        Body::Challenge { echo_tag: 77, cookie } => Some(cookie),
+        _ => None,
+    })
+}
+
+#[test]
+fn requests_begin_at_once_in_a_context_that_the_first_open_has_made() {
+    let (_, _, _, out) = answered(1);
+    assert!(sends(&out) && asks(&out).is_none());
+}
+
+/// An answer to a repeated Open may be so old that the peer has dropped the context: it does so
+/// when nobody uses the context and its driver has another key.
+#[test]
+fn requests_wait_until_a_late_answer_is_confirmed() {
+    let (mut host, tag, now, out) = answered(2);
+    let nonce = asks(&out).expect("the peer is asked");
+    assert!(!sends(&out));
+    let again = now + host.engine.config().loss.open_retry;
+    host.engine.handle_timeout(again);
+    let out = host.transmit(again);
+    assert!(!sends(&out) && asks(&out) == Some(nonce), "asked until it answers");
+    host.receive(again, &from(ip(7)), &answer(tag, nonce), &[]);
+    assert!(sends(&host.transmit(again)));
+}
+
+/// Requests that waited ended as if the peer had restarted, with status 8.
+#[test]
+fn a_late_answer_of_a_context_that_is_gone_costs_no_request() {
+    let gone = |nonce| {
+        let (echo_tag, code) = (77, CloseCode::UnknownTag);
+        let mut packet = stranger(Body::Reset { echo_tag, code, nonce }, 0, 0);
+        packet.header.flags = Flags(Flags::SEALED);
+        packet
+    };
+    let (mut host, tag, now, out) = answered(2);
+    let nonce = asks(&out).expect("the peer is asked");
+    host.receive(now, &from(ip(7)), &gone(nonce.wrapping_add(1)), &[]);
+    assert!(host.engine.has_context(tag), "only the number proves it");
+    host.receive(now, &from(ip(7)), &gone(nonce), &[]);
+    let anew = told(&mut host, now).0.expect("it opens anew");
+    assert!(anew != tag && !host.engine.has_context(tag));
+    host.receive(now, &from(ip(7)), &answer(anew, 0), &[]);
+    assert!(sends(&host.transmit(now)) && host.statuses().is_empty());
+}
+
+/// The same, where the peer's own Open says it first.
+#[test]
+fn a_peer_that_opens_anew_instead_costs_no_request_that_waits() {
+    let (mut host, tag, now, _) = answered(2);
+    let sealed = |cookie| {
+        let mut packet = stranger(open(78, cookie), 0, 0);
+        packet.header.flags = Flags(Flags::SEALED);
+        packet
+    };
+    host.receive(now, &from(ip(7)), &sealed(0), &[]);
+    let cookie = host.transmit(now).iter().find_map(|f| match f.body {
+        Body::Challenge { echo_tag: 78, cookie } => Some(cookie),
+        _ => None,
+    });
+    host.receive(now, &from(ip(7)), &sealed(cookie.expect("it is to prove itself")), &[]);
+    let (_, ack) = told(&mut host, now);
+    assert!(ack.is_some_and(|anew| anew != tag && host.engine.has_context(anew)), "{ack:?}");
+    assert!(host.statuses().is_empty());
 }

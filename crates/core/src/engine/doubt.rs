@@ -157,7 +157,11 @@ impl<O: Observer> Engine<O> {
     }
 
     fn doubt_end(&mut self, now: Time, ci: Ctx) {
-        self.contexts.get_mut(ci).act().doubt_end(now);
+        let c = self.contexts.get_mut(ci);
+        c.act().doubt_end(now);
+        if c.handshake_mut().proven() {
+            self.shared.out.ready_push(ci);
+        }
         self.shared.out.rearm_push(ci);
     }
 
@@ -206,7 +210,33 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).state() == ContextState::Closing {
             self.closed(now, ci);
         } else {
-            self.context_abort(now, ci);
+            self.context_lost(now, ci);
+        }
+    }
+
+    /// Ends an open context that the peer has lost. Work of which nothing was sent, because the
+    /// context waits for something, is sent in the next one; other work ends with status 8.
+    pub(crate) fn context_lost(&mut self, now: Time, ci: Ctx) {
+        let held = self.contexts.get(ci).handshake().is_held();
+        if !held || !self.nothing_begun(ci) {
+            return self.context_abort(now, ci);
+        }
+        if let Some(from) = self.contexts.get_mut(ci).handshake_mut().close_begin(now) {
+            self.context_event(now, ci, from);
+        }
+        self.closed(now, ci);
+    }
+
+    /// Asks the peer whether it has the context that it has just accepted, and lets no request
+    /// begin before it has answered.
+    ///
+    /// A peer whose driver has another key drops a sealed context that it has accepted and that
+    /// nobody has used for `open_retry` of [`LossConfig`](crate::config::LossConfig), and opens
+    /// another. An answer as old as that comes to somebody who has repeated his Open. Without this
+    /// question requests would end as if the peer had restarted.
+    pub(crate) fn accepted_late(&mut self, now: Time, ci: Ctx) {
+        if self.doubt_begin(now, ci, false).is_ok() {
+            self.contexts.get_mut(ci).handshake_mut().unproven();
         }
     }
 }

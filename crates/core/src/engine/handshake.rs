@@ -241,7 +241,7 @@ impl<O: Observer> Engine<O> {
             ContextState::Opening => self.context_retag(ci),
             // The context was never used, so no work is lost with it.
             ContextState::HalfOpen => self.context_end(now, ci),
-            _ => self.context_abort(now, ci),
+            _ => self.context_lost(now, ci),
         }
         debug_assert!(
             self.contexts.by_endpoint(&from).is_none_or(|again| again == ci),
@@ -356,9 +356,14 @@ impl<O: Observer> Engine<O> {
                     self.peer_params_set(ci, p, h.flags.has(Flags::SEALED));
                 }
                 self.handshake_rtt(now, ci);
+                let c = self.contexts.get(ci);
+                let late = c.handshake().round() > 1 && c.limits().sealed;
                 self.context_confirm(now, ci);
                 // The peer sends no data until it has received a packet with its tag.
                 self.context_activate(ci);
+                if late {
+                    self.accepted_late(now, ci);
+                }
                 let mut lane = self.lane(now, ci);
                 lane.win.ack.hasten(now, Span::ZERO);
                 lane.ack_schedule();

@@ -37,6 +37,19 @@ pub(crate) enum Challenged {
     Known,
 }
 
+/// Why no request begins in an open context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// Requests begin.
+    Free,
+    /// The context is to be closed and opened anew as soon as no request that has begun is
+    /// outstanding.
+    Draining,
+    /// The peer's answer came late, and the peer may have dropped the context meanwhile; it is
+    /// asked.
+    Unproven,
+}
+
 /// State that is needed only while a context opens or closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Underway {
@@ -64,9 +77,7 @@ pub(crate) struct Handshake {
     refusal_told: bool,
     /// While opening: to be begun anew at the next Open unless the peer uses our tag until then.
     anew_waits: bool,
-    /// The context is to be closed and opened anew as soon as no request that has begun is
-    /// outstanding; no other begins until then.
-    draining: bool,
+    hold: Hold,
     local_tag: OwnTag,
     /// `PeerTag::NONE` until the peer's parameters are known.
     peer_tag: PeerTag,
@@ -89,7 +100,7 @@ impl Handshake {
             disowned: false,
             refusal_told: false,
             anew_waits: false,
-            draining: false,
+            hold: Hold::Free,
             local_tag: tag,
             peer_tag: PeerTag::NONE,
             peer_incarnation: 0,
@@ -316,7 +327,7 @@ impl Handshake {
         self.at = Time::NEVER;
     }
     fn open_anew(&mut self) {
-        (self.round, self.draining) = (0, false);
+        (self.round, self.hold) = (0, Hold::Free);
         let anew = |u: &mut Underway| *u = Underway { answer: u.answer, ..Underway::default() };
         self.underway_change(anew);
     }
@@ -330,25 +341,45 @@ impl Handshake {
     /// Lets no request begin until `until` at the latest, so that the context can be closed.
     pub fn drain_begin(&mut self, until: Time) {
         debug_assert_eq!(self.state, ContextState::Open, "requests begin in open contexts");
-        self.draining = true;
+        self.hold = Hold::Draining;
         self.underway_change(|u| u.close_began = until);
+    }
+    /// Whether the context is to be closed as soon as nothing that has begun is outstanding.
+    #[inline(always)]
+    pub fn is_draining(&self) -> bool {
+        self.hold == Hold::Draining
     }
     /// Whether no request begins now.
     #[inline(always)]
-    pub fn is_draining(&self) -> bool {
-        self.draining
+    pub fn is_held(&self) -> bool {
+        self.hold != Hold::Free
+    }
+    /// Lets no request begin until the peer has shown that it has the context.
+    pub fn unproven(&mut self) {
+        debug_assert_eq!(self.state, ContextState::Open, "requests begin in open contexts");
+        debug_assert_eq!(self.hold, Hold::Free, "it has just opened");
+        self.hold = Hold::Unproven;
+    }
+    /// The peer was asked whether it has the context, and has it or is silent. Returns whether
+    /// requests waited for that.
+    pub fn proven(&mut self) -> bool {
+        let waited = self.hold == Hold::Unproven;
+        if waited {
+            self.hold = Hold::Free;
+        }
+        waited
     }
     /// Looks again at `next` whether all that has begun has ended, and gives up at last. Returns
     /// whether it is time to give up.
     pub fn drain_wait(&mut self, now: Time, next: Time) -> bool {
-        debug_assert!(self.draining && self.state == ContextState::Open, "it waits for that");
+        debug_assert!(self.is_draining() && self.state == ContextState::Open, "it waits for that");
         let until = self.underway().close_began;
         self.at = next.min(until);
         until <= now
     }
     /// Requests may begin again.
     pub fn drain_end(&mut self) {
-        self.draining = false;
+        self.hold = Hold::Free;
         self.underway_change(|u| u.close_began = Time(0));
     }
 

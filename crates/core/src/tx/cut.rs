@@ -103,7 +103,7 @@ impl<O: Observer> Lane<'_, O> {
         if again {
             return Admit::Yes;
         }
-        let holds = self.peer.handshake().is_draining() && !planted!(DrainBegins);
+        let holds = self.peer.handshake().is_held() && !planted!(DrainBegins);
         let drains = |q: &Qp| q.state == QpState::Sqd;
         if !w.started && (holds || self.objects.qps.get(w.qp).is_some_and(drains)) {
             return Admit::Later;

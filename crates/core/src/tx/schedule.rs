@@ -83,7 +83,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.way.waits.paced_first().is_some_and(|first| first != self.ci) {
             return Turn::Behind;
         }
-        if !draining
+        if !self.peer.handshake().is_held()
             && self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
             && let Some(wi) = self.win.queues.datagrams().pop_front(&mut self.objects.wrs)
         {
