@@ -22,7 +22,7 @@ const SAMPLE: usize = 8;
 const WORLDS: u64 = 1_000;
 
 /// Minutes of fresh seeds in the gate.
-const MINUTES: u64 = 3;
+const MINUTES: u64 = 2;
 /// A text that every program with planted bugs contains; split so that this program does not.
 const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
 

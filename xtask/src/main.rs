@@ -33,7 +33,7 @@ Checks
   lab [--update]               compare the simulator's reduced set digit by digit with its tables
   paper-map [--update]         compare docs/paper-map.md with its template and docs/results
   wireshark [--update]         compare the dissector's tables with docs/wire.md and docs/sealing.md
-  check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
+  check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 2),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
   sanitize [--only PART]...    the models, Miri on the parts with unsafe that it can run, and

@@ -181,6 +181,8 @@ pub(crate) mod stream {
     pub const HOST: u64 = 39;
     /// Chosen in the same way as `FOCUS`: no seed of the corpus has a sealed world.
     pub const SEALED: u64 = 40;
+    /// Chosen in the same way as `FOCUS`.
+    pub const BURST: u64 = 140;
 }
 
 impl Scenario {
@@ -217,6 +219,7 @@ impl Scenario {
         let mut config = config_draw(&mut knobs, workload, &link);
         focus::config(seed, workload, &mut config);
         config.integrity = integrity_draw(seed);
+        config.burst_packets = burst_draw(seed).unwrap_or(config.burst_packets);
         config.rate.host_policy = crate::host::policy_draw(seed);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
@@ -549,6 +552,15 @@ fn narrow(seed: u64, classes: Classes, c: &mut EngineConfig) -> Option<Ps> {
 /// handling of the flag and of four more bytes is tested.
 fn integrity_draw(seed: u64) -> Integrity {
     Draw::new(seed, stream::INTEGRITY, 0).pick(&[Integrity::On, Integrity::Off])
+}
+
+/// Bursts of 16 or 64 packets in some worlds: an engine on sockets sends up to 64 packets as one
+/// segmented send. From a stream of its own: the other seeds keep their worlds.
+pub(crate) fn burst_draw(seed: u64) -> Option<u16> {
+    /// Share of the seeds that have such bursts, in percent.
+    const SHARE: u64 = 6;
+    let mut d = Draw::new(seed, stream::BURST, 0);
+    d.percent(SHARE).then(|| d.pick(&[16, 64]))
 }
 
 fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {

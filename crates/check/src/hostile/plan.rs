@@ -3,7 +3,7 @@
 use super::narrow::{self, Narrow};
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
-use crate::scenario::stream;
+use crate::scenario::{burst_draw, stream};
 use srd_core::config::Integrity;
 use srd_core::time::Span;
 use srd_core::{EngineConfig, Opcode, limits, wire};
@@ -93,7 +93,11 @@ pub(crate) fn draw(seed: u64, bytes: &[u8], allowed: Classes) -> Option<Plan> {
         None => Draw::new(seed, stream::HOSTILE, 1).percent(SHARE),
         Some(first) => first & 1 == 1,
     };
-    wanted.then(|| plan(&mut d)).filter(|p| allowed.has(p.class))
+    let mut plan = wanted.then(|| plan(&mut d)).filter(|p| allowed.has(p.class))?;
+    if let Some(packets) = burst_draw(seed) {
+        plan.config.burst_packets = packets;
+    }
+    Some(plan)
 }
 
 /// Address of host `h` on rail `rail`.

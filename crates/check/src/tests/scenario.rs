@@ -138,6 +138,12 @@ fn every_workload_and_every_topology_comes() {
 }
 
 #[test]
+fn bursts_are_as_short_and_as_long_as_those_of_engines_in_use() {
+    let bursts: BTreeSet<u16> = honest().map(|s| s.config.burst_packets).collect();
+    assert_eq!(bursts, BTreeSet::from([1, 2, 8, 16, 64]));
+}
+
+#[test]
 fn profiles_are_shares_of_a_hundred() {
     for w in Workload::ALL.into_iter().chain(Workload::FOCUSED) {
         let p = w.profile();
