@@ -156,3 +156,7 @@ impl Board {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "jobs_tests.rs"]
+mod tests;

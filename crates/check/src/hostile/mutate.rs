@@ -81,3 +81,7 @@ fn body_mutate(d: &mut Draw, body: &mut Body) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+#[path = "mutate_tests.rs"]
+mod tests;

@@ -183,3 +183,7 @@ impl Network {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

@@ -343,3 +343,7 @@ impl Plan {
         self.last_ns() + 3 * SILENCE_NS
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+pub(in crate::sealed) mod tests;
