@@ -83,8 +83,8 @@ impl<O: Observer> Lane<'_, O> {
         if self.way.waits.paced_first().is_some_and(|first| first != self.ci) {
             return Turn::Behind;
         }
-        if !self.peer.handshake().is_held()
-            && self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
+        if self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
+            && !self.peer.handshake().is_held()
             && let Some(wi) = self.win.queues.datagrams().pop_front(&mut self.objects.wrs)
         {
             return self.datagram_turn(wi, out);
