@@ -2,6 +2,7 @@
 //! transport in a process must live with and one on a network card need not.
 
 use crate::common::overload::{Load, Overload};
+use crate::common::puppet::Puppet;
 use crate::common::*;
 use srd_core::*;
 
@@ -77,4 +78,33 @@ fn a_host_that_answers_late_is_not_asked_before_it_can_answer() {
         // Copies of lone packets do not wait for hosts, and are limited.
         assert!(more * 4 <= u64::from(MESSAGES), "seed {seed}: {more} packets more than messages");
     }
+}
+
+/// Timers cover long waits only where these are the rule. One of 20 ms among short ones must not
+/// delay the copy of a lost message by more than one of 5 ms does: both are covered up to 4 ms.
+#[test]
+fn one_long_wait_among_short_ones_is_not_the_rule() {
+    const RTT: Span = Span::from_us(10);
+    let (short, long) = (Span::from_us(100), Span::from_ms(20));
+    let asks_after = |waits: &[(u32, Span)]| {
+        let mut cfg = config(0);
+        // Copies of lone packets do not wait for hosts.
+        cfg.loss.hedge_min = Span::from_secs(1);
+        let mut p = Puppet::new(cfg, |_| {});
+        for &(n, wait) in waits {
+            (0..n).for_each(|_| p.echoed(RTT, wait));
+        }
+        p.post(Opcode::Write, 100);
+        p.listen();
+        p.heard.clear();
+        p.quiet_for()
+    };
+    let usual = asks_after(&[(40, short)]);
+    assert!(usual < Span::from_ms(1), "waits of 0.1 ms: {usual:?}");
+    let medium = asks_after(&[(32, short), (1, Span::from_ms(5)), (8, short)]);
+    let once = asks_after(&[(32, short), (1, long), (8, short)]);
+    assert_eq!(once, medium, "the long wait is none of the rule");
+    assert!(once < Span::from_ms(5), "one wait of 20 ms: {once:?}");
+    let always = asks_after(&[(40, long)]);
+    assert!(always > long && always < long.scale(3, 1), "where 20 ms are the rule: {always:?}");
 }

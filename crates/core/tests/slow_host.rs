@@ -111,6 +111,30 @@ fn who_may_have_less_than_a_packet_in_flight_sends_one_in_several_round_trips() 
     assert_eq!(heard(&mut p), 2);
 }
 
+/// The round trip in which these waits are counted is that of packets on time. After a clock leapt,
+/// or while a queue of the network lasts, slow ones count as on time: a wait of 2 round trips
+/// became one of 6 ms, in which no better sample comes.
+#[test]
+fn waits_for_a_host_are_counted_in_four_least_round_trips_at_most() {
+    let (stop, least) = ((HostPolicy::StopGo, u32::MAX, 2), (HostPolicy::Budget, 0, 16));
+    for (policy, budget, rtts) in [stop, least] {
+        let waits = |slow: u32| {
+            let mut p = open(policy, Features::HOST_SIGNAL);
+            (0..40).for_each(|_| p.echoed(RTT, Span::ZERO));
+            (0..slow).for_each(|_| p.echoed(Span::from_ms(3), Span::ZERO));
+            ack(&mut p, 0, |a| (a.above, a.rx_budget) = (true, budget));
+            p.post(Opcode::Write, 100);
+            p.quiet_for()
+        };
+        let counted = |rtt: Span| rtt.scale(rtts, 1);
+        let around = |is: Span, right: Span| is.0.abs_diff(right.0) <= RTT.0;
+        let known = waits(0);
+        assert!(around(known, counted(RTT)), "{policy:?}: {known:?}");
+        let bounded = waits(100);
+        assert!(around(bounded, counted(RTT.scale(4, 1))), "{policy:?}: {bounded:?}");
+    }
+}
+
 /// Who may have few bytes in flight waited for a delayed acknowledgment of each packet: the one
 /// that took the last room did not ask for its own, as one that fills the inflight cap does.
 #[test]

@@ -2,8 +2,8 @@
 
 use super::*;
 use srd_core::wire::{
-    AckBlock, Backlog, Body, Features, Flags, Header, Message, OpenParams, PacketType, ReadResp,
-    ReadStatus, Verdict,
+    AckBlock, Backlog, Body, Echo, Features, Flags, Header, Message, OpenParams, PacketType,
+    ReadResp, ReadStatus, Verdict,
 };
 
 /// Tag of the puppet's end of the context.
@@ -138,6 +138,37 @@ impl Puppet {
         }
         self.ack(self.cum, |_| {});
         self.pass(Span::from_us(50));
+    }
+
+    /// Posts a message of one packet, which arrives at once and is acknowledged after `rtt` and
+    /// `wait` in the puppet's host, of which its echo tells.
+    pub fn echoed(&mut self, rtt: Span, wait: Span) {
+        self.post(Opcode::Write, 100);
+        self.listen();
+        let sent = self.reliable().pop().expect("a message leaves at once").header;
+        self.pass(rtt + wait);
+        let echo = Echo {
+            tx_num: sent.tx_num,
+            timestamp: sent.timestamp,
+            // The field's units.
+            delay: u16::try_from(wait.0 >> 6).unwrap_or(u16::MAX),
+            path: sent.path,
+            ce: false,
+        };
+        self.cum = sent.psn.wrapping_add(1);
+        self.ack(self.cum, |a| a.echoes.push(echo));
+        self.heard.clear();
+    }
+
+    /// After which time something more is heard, in whole microseconds.
+    pub fn quiet_for(&mut self) -> Span {
+        let start = self.now;
+        while self.heard.is_empty() {
+            assert!(self.now.since(start) < Span::from_secs(1), "nothing is heard for a second");
+            self.pass(Span::from_us(1));
+        }
+        self.heard.clear();
+        self.now.since(start)
     }
 
     /// One segment of a read.
