@@ -59,35 +59,19 @@ impl Deaf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use srd_core::wire::{Backlog, Flags, Header, ReadResp};
+    use crate::tests::packet;
+    use srd_core::wire::ReadResp;
     use std::net::{IpAddr, Ipv4Addr};
 
     fn peer(n: u8) -> Endpoint {
         Endpoint { ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)), port: 7 }
     }
 
-    fn packet(psn: u32, body: Body) -> Packet<'static> {
-        let header = Header {
-            kind: body.kind(),
-            flags: Flags(0),
-            backlog: Backlog(0),
-            path: 0,
-            slot: 0,
-            dst_tag: 1,
-            tx_num: 0,
-            timestamp: 0,
-            psn,
-            una_delta: 0,
-            ack_echo: 0,
-        };
-        Packet { header, ack: None, body, payload_len: 0 }
-    }
-
     #[test]
     fn a_peer_is_deaf_to_one_psn_of_one_context() {
         let most = u32::from(limits::RETRANSMITS_MAX);
         let mut d = Deaf::default();
-        let send = |d: &mut Deaf, to, psn| d.sent(peer(to), &packet(psn, Body::Tombstone));
+        let send = |d: &mut Deaf, to, psn| d.sent(peer(to), &packet(psn, Body::Tombstone, 0));
         for psn in [5, 6] {
             (0..most).for_each(|_| send(&mut d, 1, psn));
         }
@@ -116,7 +100,7 @@ mod tests {
         for (body, counts) in cases {
             let mut d = Deaf::default();
             let most = u32::from(limits::RETRANSMITS_MAX);
-            (0..=most).for_each(|_| d.sent(peer(1), &packet(9, body)));
+            (0..=most).for_each(|_| d.sent(peer(1), &packet(9, body, 0)));
             assert_eq!(d.context_end(peer(1)), counts, "{body:?}");
         }
     }

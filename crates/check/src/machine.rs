@@ -423,3 +423,7 @@ impl Host<Pkt> for Machine {
         self.pump(now, io);
     }
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -254,3 +254,7 @@ fn failed(led: &mut Ledger, id: u32, status: Status) {
         led.fail(Oracle::Verdict, what);
     }
 }
+
+#[cfg(test)]
+#[path = "poll_tests.rs"]
+mod tests;

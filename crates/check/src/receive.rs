@@ -374,3 +374,7 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

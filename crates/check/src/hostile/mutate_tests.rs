@@ -6,17 +6,12 @@ use std::collections::BTreeSet;
 /// A well-formed packet with an acknowledgment and a payload.
 fn packet(body: Body, payload: u16) -> Vec<u8> {
     let header = Header {
-        kind: body.kind(),
         flags: Flags(Flags::CHECKED),
-        backlog: wire::Backlog(0),
         path: 3,
-        slot: 0,
-        dst_tag: 1,
         tx_num: 900,
         timestamp: 55,
         psn: 800,
-        una_delta: 0,
-        ack_echo: 0,
+        ..crate::tests::header(&body)
     };
     let mut ack = AckBlock { cum: 500, base: 500, ..AckBlock::default() };
     ack.words.push(5);

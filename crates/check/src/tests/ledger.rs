@@ -2,41 +2,10 @@
 
 use crate::cover::Cover;
 use crate::ledger::{Ledger, NO_CREDIT, Oracle, Req, ReqState, Tally};
+use crate::tests::req;
 use crate::trace::Trace;
 use srd_core::wire::Verdict;
-use srd_core::{AhId, Opcode, Qpn, SendRequest, Status};
-
-fn req(op: Opcode, len: u32) -> Req {
-    let wr = SendRequest {
-        wr_id: 0,
-        op,
-        ah: AhId(0),
-        dst_qpn: Qpn(1),
-        qkey: 0,
-        len,
-        rkey: 0,
-        raddr: 0,
-        imm: 0,
-    };
-    Req {
-        owner: 3,
-        epoch: 0,
-        at: 0,
-        qpn: Qpn(0),
-        wr,
-        datagram: false,
-        dst: None,
-        rnr_retry: 7,
-        state: ReqState::Live,
-        placed: Cover::default(),
-        verdicts: 0,
-        rnr: 0,
-        delivered: 0,
-        region_gone: false,
-        calm: false,
-        credit: Some(1),
-    }
-}
+use srd_core::{Opcode, Status};
 
 fn ledger(reqs: Vec<Req>) -> Ledger {
     Ledger { reqs, ..Ledger::default() }

@@ -1,7 +1,8 @@
 //! The verdict that a responder must give, rule by rule and in the order of the rules.
 
 use crate::mirror::{Expected, Mirror, MrModel, QpModel};
-use srd_core::wire::{Backlog, Body, Flags, Header, Message, Packet, Rdma, ReadReq, Verdict};
+use crate::tests::packet;
+use srd_core::wire::{Body, Message, Rdma, ReadReq, Verdict};
 use srd_core::{
     Access, AhId, Completion, CompletionKind, QpState, QpType, Qpn, RecvHandle, Status,
 };
@@ -57,25 +58,8 @@ fn to(qpn: u16) -> Message {
     Message { src_qpn: 0x300, dst_qpn: qpn, qkey: QKEY, msg_id: 5 }
 }
 
-fn packet(body: Body, payload_len: u16) -> Packet<'static> {
-    let header = Header {
-        kind: body.kind(),
-        flags: Flags(0),
-        backlog: Backlog(0),
-        path: 0,
-        slot: 0,
-        dst_tag: 1,
-        tx_num: 0,
-        timestamp: 0,
-        psn: 0,
-        una_delta: 0,
-        ack_echo: 0,
-    };
-    Packet { header, ack: None, body, payload_len }
-}
-
 fn verdict(m: &Mirror, body: Body, len: u16) -> Option<Verdict> {
-    m.verdict(PEER, &packet(body, len), Some(0))
+    m.verdict(PEER, &packet(0, body, len), Some(0))
 }
 
 #[track_caller]
@@ -189,7 +173,7 @@ fn reads_are_served_to_known_peers_if_at_all() {
     assert_eq!(verdict(&m, read(8), 0), None, "taken, or refused as busy");
     decides(&m, read(0), 0, Verdict::Ok);
     decides(&m, read(REGION_LEN as u32 + 1), 0, Verdict::BadRkey);
-    let strange = |m: &Mirror, body, len| m.verdict(STRANGER, &packet(body, len), None);
+    let strange = |m: &Mirror, body, len| m.verdict(STRANGER, &packet(0, body, len), None);
     assert_eq!(strange(&m, read(8), 0), Some(Verdict::UnknownPeer));
     assert_eq!(strange(&m, write(REGION), 8), Some(Verdict::UnknownPeer));
     assert_eq!(strange(&m, Body::Send(to(0)), 8), Some(Verdict::Ok), "messages need no handle");
@@ -246,7 +230,7 @@ fn segments_of_what_was_given_up_belong_to_nobody() {
     decides(&m, imm(0, 80, REGION), 40, Verdict::NoRequest);
     // A single packet carries the whole request: there is nothing to cancel.
     decides(&m, imm(0, 40, REGION), 40, Verdict::Ok);
-    let other = m.verdict(PEER, &packet(imm(0, 80, REGION), 40), Some(1));
+    let other = m.verdict(PEER, &packet(0, imm(0, 80, REGION), 40), Some(1));
     assert_eq!(other, Some(Verdict::Ok), "another request");
     decides(&m, imm(0, 80, REGION - 1), 40, Verdict::BadRkey);
 }
