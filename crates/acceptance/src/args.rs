@@ -93,4 +93,16 @@ mod tests {
         assert!(args("--seconds").value::<u64>("--seconds").unwrap_err().contains("--seconds"));
         assert!(args("--seconds x").value::<u64>("--seconds").unwrap_err().contains("`x`"));
     }
+
+    #[test]
+    fn an_option_is_no_command_and_the_rest_goes_to_another_program() {
+        assert_eq!(args("--check fuzz").command(), None);
+        assert_eq!(args("").command(), None);
+        let mut a = args("run --times 3 a --b c=d");
+        assert_eq!(a.command().as_deref(), Some("run"));
+        assert_eq!(a.value::<u32>("--times"), Ok(Some(3)));
+        assert_eq!(a.value::<u32>("--times"), Ok(None), "it was taken");
+        assert_eq!(a.rest(), ["a", "--b", "c=d"], "only options are split at `=`");
+        assert_eq!((a.end(), a.rest().len()), (Ok(()), 0));
+    }
 }

@@ -321,4 +321,73 @@ mod tests {
         assert_eq!((place(&all, 0.5), place(&all, 0.999)), (500.0, 999.0));
         assert!(place(&[], 0.5).is_nan());
     }
+
+    fn measured(srd: f64, tcp: f64) -> Measured {
+        let one = |us: f64| {
+            let key = |name: &str, bytes| (name.to_owned(), bytes);
+            let bandwidth = (key("bandwidth", 1 << 20), (us, "MB/s".to_owned()));
+            Figures::from([(key("latency-p50", 8), (us, "µs".to_owned())), bandwidth])
+        };
+        let round = || -> Round { [one(srd), one(tcp), one(tcp)] };
+        let tails = vec![[vec![srd; 10], vec![tcp; 10], vec![tcp; 10]]];
+        let (link, fabric) = (vec![round(), round()], vec![round()]);
+        Measured { link, fabric, tails, load: ["1".to_owned(), "2".to_owned()] }
+    }
+
+    /// The row of the goals that begins with these words.
+    fn goal(m: &Measured, begin: &str) -> String {
+        let mut out = String::new();
+        goals(&mut out, m);
+        let row = out.lines().find(|l| l.starts_with(&format!("| {begin}")));
+        row.unwrap_or_else(|| panic!("no row `{begin}`: {out}")).to_owned()
+    }
+
+    #[test]
+    fn a_goal_is_met_on_its_own_side_of_the_bound() {
+        let (half, twice) = (measured(1.0, 2.0), measured(2.0, 1.0));
+        let latency = goal(&half, "latency of 8 B");
+        assert!(latency.contains("| 0.50 (0.50 – 0.50) | met |"), "{latency}");
+        assert!(goal(&twice, "latency of 8 B").contains("**missed**"));
+        assert!(goal(&twice, "bandwidth of 1 MiB, link").matches("| met |").count() == 2);
+        assert!(goal(&half, "bandwidth of 1 MiB, link").matches("**missed**").count() == 2);
+        assert!(goal(&measured(1.0, 5.0), "p99.9 of an allreduce").contains("| met |"));
+        assert!(goal(&measured(1.0, 4.9), "p99.9 of an allreduce").contains("**missed**"));
+        let exactly = goal(&measured(7.0, 10.0), "latency of 8 B");
+        assert!(exactly.contains("| met |"), "the bound itself: {exactly}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_a_dash_and_no_goal_that_is_met() {
+        let m = Measured::default();
+        for row in ["latency of 8 B", "bandwidth of 1 MiB, link", "the same within one round"] {
+            let text = goal(&m, row);
+            assert!(text.contains(" – | |") && !text.contains("met"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_figure_that_was_measured() {
+        let mut out = String::new();
+        table(&mut out, &measured(1.0, 4.0).link);
+        let rows: Vec<&str> = out.lines().collect();
+        assert_eq!(rows.len(), 2 + 2, "{out}");
+        assert!(rows[2].starts_with("| latency, p50, µs | 8 B | 1.00 (1.00 – 1.00) | 4.00"));
+        assert!(rows[3].starts_with("| bandwidth, MB/s | 1 MiB |"), "{}", rows[3]);
+        assert!(rows.iter().all(|r| r.matches('|').count() == 8), "{out}");
+    }
+
+    #[test]
+    fn numbers_have_three_digits_and_sizes_a_unit() {
+        let shown: Vec<String> = [0.123, 9.876, 12.34, 123.4, 1234.5].map(short).into();
+        assert_eq!(shown, ["0.12", "9.88", "12.3", "123", "1234"]);
+        let sizes: Vec<String> = [8, 1023, 1024, 65_536, 1 << 20, 4 << 20].map(size).into();
+        assert_eq!(sizes, ["8 B", "1023 B", "1 KiB", "64 KiB", "1 MiB", "4 MiB"]);
+    }
+
+    #[test]
+    fn a_spread_leaves_out_what_is_no_number() {
+        let s = Spread::of([3.0, f64::NAN, 1.0, f64::INFINITY, 2.0, 10.0].into_iter()).unwrap();
+        assert_eq!((s.least, s.median, s.most), (1.0, 2.5, 10.0), "even: between the middle two");
+        assert!(Spread::of([f64::NAN].into_iter()).is_none());
+    }
 }

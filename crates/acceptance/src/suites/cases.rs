@@ -394,3 +394,7 @@ fn rank_killed(f: &Fabric) -> Result<String> {
     }
     Ok(format!("ended with an error after {seconds} s"))
 }
+
+#[cfg(test)]
+#[path = "cases_tests.rs"]
+mod tests;
