@@ -11,7 +11,8 @@ use srd_core::time::Time;
 use srd_core::wire::{
     self, AckBlock, Body, Header, Message, Packet, PacketType, ReadStatus, VerdictEntry,
 };
-use srd_core::{Endpoint, EngineConfig, Opcode, Qpn, Source, Span, Transmit, TxSink};
+use srd_core::{Endpoint, EngineConfig, Opcode, PathMask, Qpn, Source, Span, Transmit, TxSink};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -27,6 +28,7 @@ pub struct Emitter<'a> {
     contexts: &'a FxHashMap<Endpoint, u32>,
     engagements: &'a FxHashMap<Endpoint, u32>,
     deaf: &'a mut Deaf,
+    denied: &'a BTreeMap<IpAddr, PathMask>,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
     /// Time of the engine's clock.
     now: Time,
@@ -62,6 +64,7 @@ impl Node {
             contexts: &self.contexts,
             engagements: &self.engagements,
             deaf: &mut self.deaf,
+            denied: &self.denied,
             buckets: &mut self.buckets,
             now,
             counts: &mut self.counts,
@@ -139,6 +142,10 @@ impl TxSink for Emitter<'_> {
             self.led.require(told == depth, Oracle::Limits, || {
                 format!("engine {id} tells that {told} packets wait, not {depth}")
             });
+        }
+        if self.denied.get(&t.dst.ip).is_some_and(|mask| mask.has(t.path)) {
+            let (id, what) = (self.id, brief(&t.packet));
+            self.led.fail(Oracle::Paths, format!("engine {id} sends on a denied path: {what}"));
         }
         self.tag_note(&t.packet);
         let request = self.body_check(t, to);

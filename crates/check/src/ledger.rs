@@ -269,6 +269,8 @@ pub struct Tally {
     pub overflowed: u64,
     /// Queue pairs, regions and address handles destroyed or failed while in use.
     pub churned: u64,
+    /// Orders to deny and allow paths that took effect.
+    pub denials: u64,
 }
 
 impl Tally {
@@ -292,6 +294,7 @@ impl Tally {
             (&mut self.refused, other.refused),
             (&mut self.overflowed, other.overflowed),
             (&mut self.churned, other.churned),
+            (&mut self.denials, other.denials),
         ];
         for (mine, theirs) in pairs {
             *mine += theirs;

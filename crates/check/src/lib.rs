@@ -13,6 +13,7 @@ pub mod cli;
 pub mod corpus;
 mod cover;
 mod deaf;
+mod denial;
 mod draw;
 mod emit;
 mod faults;

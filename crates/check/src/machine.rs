@@ -213,7 +213,8 @@ impl Machine {
             Incident::Restart { slot, .. }
             | Incident::Stale { slot, .. }
             | Incident::Garbage { slot, .. }
-            | Incident::Leap { slot, .. } => slot,
+            | Incident::Leap { slot, .. }
+            | Incident::Deny { slot, .. } => slot,
         };
         let Some(k) = self.nodes.iter().position(|n| n.slot == slot) else { return };
         match what {
@@ -255,6 +256,7 @@ impl Machine {
                 led.tally.leaps += 1;
                 self.nodes[k].clock.leap(now, by_ns);
             }
+            Incident::Deny { order, .. } => self.nodes[k].deny(led, &order),
         }
     }
 

@@ -12,11 +12,11 @@ use crate::scenario::{Scenario, stream};
 use rustc_hash::FxHashMap;
 use srd_core::wire::{AckBlock, Verdict};
 use srd_core::{
-    Access, AhId, CqId, Endpoint, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType,
-    Rng, Time,
+    Access, AhId, CqId, Endpoint, Engine, EngineConfig, PathMask, PdId, QpInit, QpModify, QpState,
+    QpType, Rng, Time,
 };
 use srd_fabric::{Fault, Ps, US};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 /// Verdicts of an engine on one peer's packets, for the acknowledgment oracle.
@@ -172,6 +172,8 @@ pub struct Node {
     pub ring: Ring,
     /// By peer: its newest acknowledgment.
     pub newest: FxHashMap<Endpoint, Newest>,
+    /// Denied paths by address.
+    pub denied: BTreeMap<IpAddr, PathMask>,
 }
 
 impl Node {
@@ -216,6 +218,7 @@ impl Node {
             ack_deadline,
             ring,
             newest: FxHashMap::default(),
+            denied: BTreeMap::new(),
         };
         node.furnish(s, led);
         node
@@ -292,6 +295,7 @@ impl Node {
         self.late.clear();
         self.counts = (0, 0, 0);
         led.note(|| format!("engine {} starts life {}", self.id, self.epoch));
+        self.deny_again(now);
         self.furnish(s, led);
     }
 

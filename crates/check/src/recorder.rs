@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use srd_core::config::PathPolicy;
 use srd_core::events::{Event, Observer};
 use srd_core::wire::Verdict;
-use srd_core::{ContextId, Endpoint, EngineConfig, Psn, Time};
+use srd_core::{ContextId, Endpoint, EngineConfig, PathMask, Psn, Time};
 use std::net::IpAddr;
 
 /// State of the paths to one address.
@@ -13,21 +13,23 @@ struct Paths {
     /// Contexts with engines there; the paths are forgotten with the last one.
     contexts: u32,
     /// Retired paths.
-    retired: [u64; 4],
+    retired: PathMask,
+    /// Paths that an operator denied; none is in both sets.
+    denied: PathMask,
 }
 
 impl Paths {
     fn is_retired(&self, path: u8) -> bool {
-        self.retired[usize::from(path / 64)] >> (path % 64) & 1 == 1
+        self.retired.has(path)
     }
 
-    fn set(&mut self, path: u8, retired: bool) {
-        let (word, bit) = (&mut self.retired[usize::from(path / 64)], 1 << (path % 64));
-        *word = if retired { *word | bit } else { *word & !bit };
+    fn set(&mut self, path: u8, to: &str) {
+        self.retired.put(path, to == "retired");
+        self.denied.put(path, to == "denied");
     }
 
     fn out(&self) -> u32 {
-        self.retired.iter().map(|w| w.count_ones()).sum()
+        u32::from(self.retired.len())
     }
 }
 
@@ -93,9 +95,9 @@ impl Recorder {
         }
     }
 
-    fn path(&mut self, ip: IpAddr, path: u8, retired: bool) {
-        self.paths.entry(ip).or_default().set(path, retired);
-        self.path_last = retired.then_some(ip);
+    fn path(&mut self, ip: IpAddr, path: u8, to: &str) {
+        self.paths.entry(ip).or_default().set(path, to);
+        self.path_last = (to != "live").then_some(ip);
     }
 
     /// Checks at the end of a call that enough paths are in use; returns the first violation.
@@ -103,8 +105,9 @@ impl Recorder {
         if let Some(ip) = self.path_last.take()
             && let Some(paths) = self.paths.get(&ip)
         {
-            let left = self.paths_all.saturating_sub(paths.out());
-            if left < self.paths_least {
+            let allowed = self.paths_all.saturating_sub(paths.denied.len().into());
+            let left = allowed.saturating_sub(paths.out());
+            if left < self.paths_least.min(allowed) {
                 self.wrong(|| format!("{left} paths to {ip} remain in use"));
             }
         }
@@ -116,11 +119,12 @@ impl Recorder {
     fn sent(&mut self, ctx: ContextId, psn: Psn, path: u8) {
         let lost_on = self.lost_on.remove(&(ctx, psn));
         let Some(paths) = self.peers.get(&ctx).and_then(|ip| self.paths.get(ip)) else { return };
-        let out = paths.out();
-        if self.heeds_health && paths.is_retired(path) {
+        let (out, retired) = (paths.out(), paths.is_retired(path));
+        let allowed = self.paths_all - u32::from(paths.denied.len());
+        if self.heeds_health && retired {
             self.wrong(|| format!("psn {} takes path {path}, which is retired", psn.0));
         }
-        let choice = self.paths_all - if self.heeds_health { out } else { 0 };
+        let choice = allowed - if self.heeds_health { out } else { 0 };
         if self.spreads && choice > 1 && lost_on == Some(path) {
             self.wrong(|| format!("psn {} takes path {path}, on which it was lost", psn.0));
         }
@@ -138,7 +142,7 @@ impl Observer for Recorder {
                 self.context(ctx, peer.ip, from, to);
             }
             Event::Forgotten { peer, .. } => self.moves.push((peer, "Open", "Forgotten")),
-            Event::Path { ip, path, to, .. } => self.path(ip, path, to == "retired"),
+            Event::Path { ip, path, to, .. } => self.path(ip, path, to),
             Event::Sent { ctx, psn, path, .. } => self.sent(ctx, psn, path),
             Event::Lost { ctx, psn, path, .. } => {
                 self.lost_on.insert((ctx, psn), path);

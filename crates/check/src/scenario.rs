@@ -1,6 +1,7 @@
 //! A world as data: everything that follows from a seed before the run.
 
 use crate::class::{Class, Classes};
+use crate::denial::{self, Order};
 use crate::draw::Draw;
 use crate::faults;
 use crate::focus;
@@ -110,6 +111,13 @@ pub enum Incident {
         /// Length of the leap.
         by_ns: u64,
     },
+    /// An operator denies and allows paths.
+    Deny {
+        /// The engine's slot.
+        slot: u8,
+        /// What is denied.
+        order: Order,
+    },
 }
 
 /// A world.
@@ -183,6 +191,8 @@ pub(crate) mod stream {
     pub const SEALED: u64 = 40;
     /// Chosen in the same way as `FOCUS`.
     pub const BURST: u64 = 140;
+    /// Chosen in the same way as `FOCUS`: no seed of the corpus has denied paths.
+    pub const DENIAL: u64 = 145;
 }
 
 impl Scenario {
@@ -265,6 +275,7 @@ impl Scenario {
             return s;
         }
         faults::plan(&mut s);
+        denial::plan(&mut s);
         s
     }
 

@@ -163,8 +163,8 @@ impl Summary {
             out,
             "at hosts: {} engines restarted, {} packets of the past, {} forgeries, {} leaps of \
              clocks, {} packets refused by cards, {} dropped by full receive queues, {} objects \
-             churned",
-            t.restarts, t.stale, t.forged, t.leaps, t.refused, t.overflowed, t.churned,
+             churned, {} denials of paths",
+            t.restarts, t.stale, t.forged, t.leaps, t.refused, t.overflowed, t.churned, t.denials,
         );
         let class = |c: &Class| {
             let (worlds, faults) = (self.classes[*c as usize], self.planned[*c as usize]);

@@ -69,7 +69,7 @@ pub use config::EngineConfig;
 pub use engine::{ContextStats, Engine, ObjectError};
 pub use ids::Ctx as ContextId;
 pub use objects::qp::{QpAttr, QpInit, QpModify, QpState};
-pub use path::{HOST_SENDERS_MAX, HostNote, HostView};
+pub use path::{DenyError, HOST_SENDERS_MAX, HostNote, HostView, PathMask};
 pub use peer::ContextState;
 pub use psn::{Psn, TxNum};
 pub use random::Randomness;

@@ -268,6 +268,11 @@ bugs! {
     DrainBegins,
     /// A context that is to be opened anew does not wait for requests that have begun.
     DrainForgets,
+    "path health":
+    /// Acknowledgments keep their paths when these are denied.
+    DeniedAcked,
+    /// Handshakes and answers to strangers take denied paths.
+    DeniedOpened,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -8,6 +8,7 @@ mod bursts;
 mod contexts;
 mod copies;
 mod dead_peers;
+mod denial;
 mod figures;
 mod forged;
 mod found_by_seeds;

@@ -45,7 +45,8 @@ fn faults_begin_within_the_phase_and_hit_what_is_there() {
             let (Incident::Restart { slot, .. }
             | Incident::Stale { slot, .. }
             | Incident::Garbage { slot, .. }
-            | Incident::Leap { slot, .. }) = what;
+            | Incident::Leap { slot, .. }
+            | Incident::Deny { slot, .. }) = what;
             assert!(s.slots.contains(slot), "seed {}: slot {slot}", s.seed);
         }
     }

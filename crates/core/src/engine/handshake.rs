@@ -40,7 +40,7 @@ impl<O: Observer> Engine<O> {
             return None;
         }
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
-        let way = self.path_context_for(peer.ip);
+        let way = self.path_context_for(now, peer.ip);
         let mut secret = self.secrets.or(&mut self.shared.rng);
         let psn = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);

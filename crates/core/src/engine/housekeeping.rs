@@ -144,7 +144,7 @@ impl<O: Observer> Engine<O> {
 
     // ---- paths ---------------------------------------------------------------------------------
 
-    pub(crate) fn path_context_for(&mut self, ip: IpAddr) -> Way {
+    pub(crate) fn path_context_for(&mut self, now: Time, ip: IpAddr) -> Way {
         if let Some(i) = self.paths.by_ip(&ip) {
             return i;
         }
@@ -155,6 +155,10 @@ impl<O: Observer> Engine<O> {
         let network = self.shared.networks.join(ip);
         let way = self.paths.insert(ip, network, pc);
         debug_assert_eq!(self.paths.by_ip(&ip), Some(way), "found by its address");
+        let denied = self.paths.denials.get(&ip);
+        if !denied.is_empty() {
+            self.paths_apply(now, way, &denied);
+        }
         way
     }
 

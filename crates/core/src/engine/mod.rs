@@ -11,6 +11,7 @@ mod commands;
 mod contexts;
 mod cookie;
 mod demux;
+mod denial;
 mod doubt;
 mod footprint;
 mod handshake;

@@ -95,7 +95,8 @@ impl<O: Observer> Engine<O> {
 
     /// Sends one handshake packet or answer to a stranger.
     fn emit_one(&mut self, now: Time, c: &Control, out: &mut Out<'_, impl TxSink>) {
-        let path = self.shared.rng.below(u32::from(self.shared.cfg.path.paths)) as u8;
+        let paths = self.shared.cfg.path.paths;
+        let path = self.paths.denials.draw(&c.dst.ip, paths, &mut self.shared.rng);
         let checked = self.shared.cfg.integrity != Integrity::Off;
         let header = Header {
             kind: c.body.kind(),

@@ -53,10 +53,15 @@ impl AckPaths {
         self.slot = (self.slot + 1) % ACK_PATHS as u8;
         debug_assert!(self.paths.iter().all(|&p| usize::from(p) < set.paths.len()), "of the table");
         let slot = usize::from(self.slot);
-        let usable = set.get(self.paths[slot]).is_live();
+        let entry = set.get(self.paths[slot]);
+        let usable = entry.is_live() || (planted!(DeniedAcked) && entry.is_denied());
         let dead = guards.has(Guard::AckDead) && self.suspect(slot);
         if !usable || dead {
             self.replace(slot, set, rng);
+        }
+        if set.denied > 0 && set.get(self.paths[slot]).is_denied() && !planted!(DeniedAcked) {
+            // All live paths are in the slots already.
+            return set.scan_live(rng);
         }
         self.paths[slot]
     }

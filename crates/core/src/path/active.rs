@@ -289,9 +289,7 @@ impl ActivePaths {
             packets_ce: u64::from(e.ce),
             state: match e.state {
                 PathState::Live if e.level > 0 => "penalised",
-                PathState::Live => "live",
-                PathState::Retired => "retired",
-                PathState::Probing => "probing",
+                other => other.word(),
             },
         }));
     }

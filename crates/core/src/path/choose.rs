@@ -130,6 +130,9 @@ struct Oblivious;
 
 impl Choose for Oblivious {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
+        if set.denied > 0 {
+            return allowed_next(set, need.avoid, rng).into();
+        }
         let path = set.scan_next(rng);
         if need.avoid != Some(path) {
             return path.into();
@@ -138,6 +141,25 @@ impl Choose for Oblivious {
         let next = set.scan_next(rng);
         if next == path { ((path ^ 1) & set.mask() as u8).into() } else { next.into() }
     }
+}
+
+/// The next path of the round robin that is not denied, in whatever state; the avoided one if there
+/// is no other.
+#[cold]
+fn allowed_next(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+    let mut last = avoid.unwrap_or(0);
+    // Two turns reach every path; see `scan`.
+    for _ in 0..2 * set.paths.len() {
+        let path = set.scan_next(rng);
+        if set.get(path).is_denied() {
+            continue;
+        }
+        if avoid != Some(path) {
+            return path;
+        }
+        last = path;
+    }
+    last
 }
 
 /// One fixed path per flow, chosen by a hash of the flow.
@@ -150,10 +172,12 @@ impl Choose for Ecmp {
 }
 
 /// The fixed path of a flow, by Fibonacci hashing: the high bits of the product with 2^32 / golden
-/// ratio.
+/// ratio. If that path is denied, the flow takes the next one that is not.
 pub(crate) fn of_hash(set: &PathSet, flow: u32) -> u8 {
     let hash = flow.wrapping_mul(0x9E37_79B1) >> 24;
-    (hash as usize & set.mask()) as u8
+    let fixed = hash as usize & set.mask();
+    let mut from = (fixed..set.paths.len()).chain(0..fixed);
+    from.find(|&i| !set.paths[i].is_denied()).unwrap_or(fixed) as u8
 }
 
 /// The lower smoothed RTT of two live paths drawn at random; an unknown RTT counts as zero.

@@ -207,6 +207,9 @@ impl Health {
     fn blame(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8, events: u8) {
         let entry = set.get_mut(path);
         if !entry.is_live() {
+            // What flew on a denied path may be lost: like for a retired one, that is a congestion
+            // signal once.
+            entry.losses = if entry.is_denied() { entry.losses.max(1) } else { entry.losses };
             return;
         }
         entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
@@ -283,6 +286,22 @@ impl Health {
             if entry.state.acquitted().is_ok() {
                 entry.probe_out_set(false);
                 Self::return_to_use(set, i as u8);
+            }
+        }
+    }
+
+    /// Returns up to `most` retired paths to use.
+    pub(super) fn acquit_some(&mut self, set: &mut PathSet, most: usize) {
+        let mut left = most;
+        for i in 0..set.paths.len() {
+            if left == 0 {
+                return;
+            }
+            let entry = &mut set.paths[i];
+            if entry.state.acquitted().is_ok() {
+                entry.probe_out_set(false);
+                Self::return_to_use(set, i as u8);
+                left -= 1;
             }
         }
     }
@@ -367,7 +386,7 @@ impl Health {
     /// Time to the earliest probe, and its path. Among overdue paths, the one that has been overdue
     /// longest.
     fn probe_first(p: &Params, set: &PathSet, now: Time) -> Option<(Span, u8)> {
-        let out = set.paths.iter().enumerate().filter(|(_, e)| !e.is_live());
+        let out = set.paths.iter().enumerate().filter(|(_, e)| !e.is_live() && !e.is_denied());
         out.map(|(i, e)| {
             // The 32-bit clock may have wrapped since the last call: a time further away than any
             // probe interval is overdue.
@@ -379,8 +398,8 @@ impl Health {
         .map(|(due, ahead, path)| (if due { ahead } else { Span::ZERO }, path))
     }
 
-    fn probe_schedule(&mut self, p: &Params, set: &PathSet, now: Time) {
-        let none = set.out == 0;
+    pub(super) fn probe_schedule(&mut self, p: &Params, set: &PathSet, now: Time) {
+        let none = set.out == set.denied;
         let first = if none { None } else { Self::probe_first(p, set, now) };
         debug_assert!(none || first.is_some(), "who is out of use is asked some time");
         self.probe_at = first.map_or(Time::NEVER, |(ahead, _)| now + ahead).max(self.probe_opens);

@@ -7,16 +7,17 @@
 //! packets that are sent, `learn` handles acknowledgments and losses, `delays` computes timeouts,
 //! `active` holds the state; below them, `set` is the table of paths, `clean` the list of paths
 //! whose packets came back without delay, `choose` the path policies, `rtt` the round-trip times,
-//! `health` penalties, retirement and probes, `ack_path` the paths of pure acknowledgments, `waits`
-//! the contexts that wait to send, `host` the signals of a receiving host that falls behind,
-//! `share` the division of the rate among the engines of this host, and `mtu` the path MTU. `rate/`
-//! decides how fast to send.
+//! `health` penalties, retirement and probes, `denial` the paths that an operator takes out of use,
+//! `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to send, `host` the
+//! signals of a receiving host that falls behind, `share` the division of the rate among the
+//! engines of this host, and `mtu` the path MTU. `rate/` decides how fast to send.
 
 mod ack_path;
 mod active;
 mod choose;
 mod clean;
 mod delays;
+mod denial;
 mod health;
 mod host;
 mod learn;
@@ -29,6 +30,8 @@ mod share;
 pub(crate) mod table;
 mod waits;
 
+pub(crate) use denial::Denials;
+pub use denial::{DenyError, PathMask};
 pub use health::PathProbe;
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
@@ -64,7 +67,7 @@ pub struct PathStats {
     pub packets_lost: u64,
     /// Packets acknowledged with the CE mark.
     pub packets_ce: u64,
-    /// "live", "penalised", "retired" or "probing".
+    /// "live", "penalised", "retired", "probing" or "denied".
     pub state: &'static str,
 }
 
@@ -346,10 +349,27 @@ impl PathContext {
         }
     }
 
+    /// Denies the paths of `mask` and allows all others. `told` takes each path that changes, and
+    /// its old and new state. At least one path must be left.
+    pub(crate) fn deny(
+        &mut self,
+        now: Time,
+        mask: &PathMask,
+        told: impl FnMut(u8, PathState, PathState),
+    ) {
+        let awake = self.awake(now);
+        awake.active.deny(awake.p, now, mask, told);
+    }
+
+    /// Whether `path` is denied.
+    pub(crate) fn is_denied(&self, path: u8) -> bool {
+        self.active.as_ref().is_some_and(|a| a.set.denied > 0 && a.set.get(path).is_denied())
+    }
+
     /// Frees the state of the paths and keeps a summary, from which the next use creates the state
-    /// anew. Does nothing unless idle.
+    /// anew. Does nothing unless idle, or while paths are denied.
     pub fn shrink(&mut self) {
-        if !self.is_idle() {
+        if !self.is_idle() || self.active.as_ref().is_some_and(|a| a.set.denied > 0) {
             return;
         }
         if let Some(active) = self.active.take() {

@@ -14,6 +14,8 @@ state_machine! {
         Retired,
         /// Out of use; one probe was echoed, and a second echo returns the path to use.
         Probing,
+        /// Out of use because an operator denied it.
+        Denied,
     }
     /// The path lost packets while other paths did not.
     retired: Live => Retired;
@@ -25,6 +27,12 @@ state_machine! {
     returned: Probing => Live;
     /// The losses were spurious.
     acquitted: Retired | Probing => Live;
+    /// An operator denied the path.
+    denied: Live | Retired | Probing => Denied;
+    /// The path is allowed again.
+    allowed: Denied => Live;
+    /// The path is allowed again; it was retired when it was denied.
+    allowed_retired: Denied => Retired;
 }
 
 /// Flag: the path is in the list of clean paths.
@@ -33,6 +41,20 @@ const CHANGED: u8 = 2;
 const PROBE_OUT: u8 = 4;
 /// Flag: the path is clean and has not been reused since.
 const WAITS: u8 = 8;
+/// Flag: the path was retired when it was denied.
+const WAS_OUT: u8 = 16;
+
+impl PathState {
+    /// The state in the words of events and tools.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Retired => "retired",
+            Self::Probing => "probing",
+            Self::Denied => "denied",
+        }
+    }
+}
 
 /// State of one path.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +108,10 @@ impl Path {
         self.state == PathState::Live
     }
 
+    pub(crate) fn is_denied(&self) -> bool {
+        self.state == PathState::Denied
+    }
+
     /// A packet sent on the path arrived, which ends the sequence of consecutive losses.
     pub(super) fn losses_forget(&mut self) {
         self.losses = 0;
@@ -137,8 +163,10 @@ pub(crate) struct PathSet {
     pub paths: Box<[Path]>,
     /// Paths that are not live.
     pub out: u16,
+    /// Paths of these that are denied.
+    pub denied: u16,
     changes: u16,
-    cursor: u16,
+    cursor: u8,
     scramble: u8,
     pub(super) clean: Clean,
     /// Which paths were acknowledged in the present round.
@@ -150,8 +178,9 @@ impl PathSet {
         Self {
             paths: vec![Path::NEW; usize::from(paths)].into_boxed_slice(),
             out: 0,
+            denied: 0,
             changes: 0,
-            cursor: (salt >> 8) as u16 & (paths - 1),
+            cursor: ((salt >> 8) as u16 & (paths - 1)) as u8,
             scramble: salt as u8,
             clean: Clean::default(),
             touched: [0; 4],
@@ -163,6 +192,7 @@ impl PathSet {
     pub(crate) fn audit(&self) {
         let count = |is: &dyn Fn(&Path) -> bool| self.paths.iter().filter(|p| is(p)).count();
         assert_eq!(usize::from(self.out), count(&|p| !p.is_live()), "paths out of use");
+        assert_eq!(usize::from(self.denied), count(&|p| p.is_denied()), "denied paths");
         assert_eq!(usize::from(self.changes), count(&|p| p.flags & CHANGED != 0), "changes");
         self.clean_audit();
     }
@@ -186,14 +216,46 @@ impl PathSet {
         self.paths.len() - usize::from(self.out)
     }
 
+    /// Denies `path`, or allows it again. `probe_at`: when a path that was retired before is then to
+    /// be probed, in the wire's clock format. Returns whether the path changed its state.
+    pub(super) fn deny(&mut self, path: u8, on: bool, probe_at: u32) -> bool {
+        if self.get(path).is_denied() == on {
+            return false;
+        }
+        self.clean_forget(path);
+        let entry = self.get_mut(path);
+        let out = if on { !entry.is_live() } else { entry.flags & WAS_OUT != 0 };
+        let moved = match (on, out) {
+            (true, _) => entry.state.denied(),
+            (false, true) => entry.state.allowed_retired(),
+            (false, false) => entry.state.allowed(),
+        };
+        debug_assert!(moved.is_ok(), "every path can be denied, and each denied one allowed");
+        entry.flag_set(WAS_OUT, on && out);
+        entry.probe_out_set(false);
+        entry.losses_forget();
+        entry.level = 0;
+        entry.at = if out { probe_at } else { entry.at };
+        if on {
+            self.denied += 1;
+            self.out += u16::from(!out);
+        } else {
+            self.denied -= 1;
+            self.out -= u16::from(!out);
+        }
+        true
+    }
+
     /// The next path of the round robin, in an order that changes with every turn.
     pub(crate) fn scan_next(&mut self, rng: &mut Rng) -> u8 {
-        self.cursor += 1;
-        if usize::from(self.cursor) >= self.paths.len() {
+        let next = usize::from(self.cursor) + 1;
+        if next >= self.paths.len() {
             self.cursor = 0;
             self.scramble = rng.next_u32() as u8;
+        } else {
+            self.cursor = next as u8;
         }
-        (usize::from(self.cursor as u8 ^ self.scramble) & self.mask()) as u8
+        (usize::from(self.cursor ^ self.scramble) & self.mask()) as u8
     }
 
     /// The next live path of the round robin, whatever its penalty.

@@ -1,7 +1,7 @@
 //! One path-and-rate context per remote address, shared by all reliability contexts to it.
 
 use super::waits::Waits;
-use super::{PathContext, PathMtu};
+use super::{Denials, PathContext, PathMtu};
 use crate::hash::Keyed;
 use crate::ids::{Ctx, Network, Way};
 use crate::random::Random;
@@ -55,6 +55,8 @@ pub(crate) struct PathTable {
     /// Numbers of entries; the address is in the entry.
     by_ip: HashTable<Way>,
     keyed: Keyed,
+    /// Denied paths by address, whether or not the address has an entry.
+    pub denials: Denials,
 }
 
 impl MtuCounts {
@@ -97,7 +99,8 @@ impl PathEntry {
 impl PathTable {
     pub fn new(rng: &mut impl Random) -> Self {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
-        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
+        let denials = Denials::default();
+        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed, denials }
     }
     pub fn iter(&self) -> impl Iterator<Item = &PathEntry> {
         self.slots.iter().flatten()

@@ -51,6 +51,10 @@ impl<O: Observer> Lane<'_, O> {
             return;
         }
         let ProbeOut { path, size, asks, .. } = *probe;
+        // The path was denied after the probe was queued.
+        if self.way.paths.is_denied(path) {
+            return;
+        }
         self.shared.counters.probe_pkts += 1;
         debug_assert!(size > 0 || !asks, "a search asks for a size");
         let padded_len = if size == 0 { 0 } else { size.saturating_add(OVERHEAD) };
