@@ -137,6 +137,9 @@ pub struct DeviceArgs {
     /// its packets. The file gets mode 0600
     #[arg(long, requires = "capture")]
     pub capture_secrets: bool,
+    /// Denied paths are used like others: `srd paths` probes them.
+    #[arg(skip)]
+    pub paths_denied_used: bool,
 }
 
 impl DeviceArgs {
@@ -285,6 +288,7 @@ impl DeviceArgs {
                 output::note(&format!("srd: {text}"));
             }
         }));
+        config.path_control = !self.paths_denied_used;
         self.rate_set(&mut config)?;
         let faults = self.wrap_set(&mut config)?;
         let device = Device::open(config)?;

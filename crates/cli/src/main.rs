@@ -18,6 +18,7 @@ mod lab;
 mod manual;
 mod observe;
 mod output;
+mod path_orders;
 mod paths;
 mod perf;
 mod serve;

@@ -10,6 +10,7 @@ use crate::{
     failure::{Failure, Result},
     host::HostName,
     output,
+    path_orders::{self, PathOrders},
     signals::Stop,
     units,
 };
@@ -25,9 +26,12 @@ const EXAMPLES: &str = "Examples:
   srd paths 10.0.0.5                    live table until Ctrl-C
   srd paths --count 1 --json 10.0.0.5   one measurement, for programs
   srd paths --paths 16 --probes 32 --interval 5s 10.0.0.5
+  srd paths deny 0-15 --peer 10.0.0.5   take paths out of use, before a switch is serviced
+  srd paths allow --peer 10.0.0.5       use all of them again
+  srd paths watch                       each change: GOOD, ASSUMED_BAD (retired), DENIED
 
 Each interval, small messages are sent over all paths (with --path-policy oblivious unless given);
-their acknowledgments show each path's round-trip time and losses. If the output is not a terminal,
+their acknowledgments show each path's round-trip time and losses, those of denied paths included. If the output is not a terminal,
 or with --json, one table is written after the first interval unless --count asks for more.
 
 Exit codes: 0 done, 1 the server cannot be reached, 2 wrong usage, 130 ended by Ctrl-C before the
@@ -41,10 +45,14 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 /// Arguments of `srd paths`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct PathsArgs {
+    /// An order to the devices of this host, in place of a table.
+    #[command(subcommand)]
+    pub order: Option<PathOrders>,
     /// Server: HOST, HOST:PORT or [IPV6]:PORT
-    #[arg(value_name = "HOST[:PORT]", value_parser = HostName::parse)]
-    pub host: HostName,
+    #[arg(value_name = "HOST[:PORT]", value_parser = HostName::parse, required = true)]
+    pub host: Option<HostName>,
     /// Time between two tables, as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub interval: Duration,
@@ -102,10 +110,19 @@ struct Table {
 /// # Errors
 /// The server cannot be reached.
 pub fn run(args: &PathsArgs, stop: &Stop) -> Result {
+    let host = match (&args.order, &args.host) {
+        (Some(order), _) => return path_orders::run(order, stop),
+        (None, Some(host)) => host,
+        (None, None) => {
+            return Err(Failure::usage("name the server, or an order: srd paths --help"));
+        }
+    };
     let mut device = args.device.clone();
     device.path_policy = device.path_policy.or(Some(PathPolicy::Oblivious));
+    // Denied paths are probed, too: that shows whether they may be allowed again.
+    device.paths_denied_used = true;
     let progress = Progress::Thread { spin: Duration::ZERO };
-    let mut client = Client::open(&device, &args.host, progress, DEPTH)?;
+    let mut client = Client::open(&device, host, progress, DEPTH)?;
     let live = std::io::stdout().is_terminal() && !args.json;
     let count = args.count.unwrap_or(if live { u64::MAX } else { 1 });
     let begin = Instant::now();
@@ -187,7 +204,8 @@ pub fn survey(host: &HostName, ip: Option<IpAddr>, stop: &Stop) -> Result<Survey
     (device.ip, device.path_policy) = (ip, Some(PathPolicy::Oblivious));
     let interval = Duration::from_millis(500);
     let args = PathsArgs {
-        host: host.clone(),
+        order: None,
+        host: Some(host.clone()),
         interval,
         count: Some(1),
         probes: 4,

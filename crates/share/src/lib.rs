@@ -1,5 +1,5 @@
 //! What the processes of a host tell each other and tools: a table of congestion state, and the
-//! status of each device ([`status`]).
+//! status of each device ([`status`]); and what tools tell the devices ([`PathControl`]).
 //!
 //! The table makes the processes of a user on one host send as one sender.
 //! Each engine is a *member* with a slot. Each remote address has an *entry*, and in it each member
@@ -12,6 +12,7 @@
 //! words of a process that is killed, at whatever instruction, expire soon after. No word is
 //! trusted: any word may have any value at any time.
 
+mod control;
 mod layout;
 mod map;
 mod process;
@@ -20,9 +21,11 @@ mod snapshot;
 pub mod status;
 mod table;
 
+pub use control::{PathControl, PathOrder};
 pub use process::Owner;
 pub use segment::{OpenError, Segment, segment_path};
 pub use snapshot::{MemberRow, SeatRow, Snapshot};
+pub use srd_core::PathMask;
 pub use table::{Member, Table};
 
 #[cfg(test)]

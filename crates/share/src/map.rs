@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -79,4 +80,44 @@ pub(crate) fn file_link(file: &File, path: &Path) -> io::Result<()> {
 pub(crate) fn user() -> u32 {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// Takes the write lock of a file for this open file, if nobody else has it. It does not touch the
+/// locks of [`File::lock`], and the kernel takes it back when the file is closed.
+pub(crate) fn file_lock(file: &File) -> io::Result<()> {
+    whole_lock(file.as_raw_fd(), libc::F_WRLCK)
+}
+
+/// Gives the lock of [`file_lock`] back.
+pub(crate) fn file_unlock(file: &File) -> io::Result<()> {
+    whole_lock(file.as_raw_fd(), libc::F_UNLCK)
+}
+
+fn whole_lock(fd: RawFd, kind: libc::c_int) -> io::Result<()> {
+    let range = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the call reads a structure that lives until it returns.
+    match unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const range) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Number of this process's network namespace that the kernel gives to no other one (Linux 5.14);
+/// `None` where the kernel has none.
+pub(crate) fn network_cookie() -> Option<u64> {
+    /// `SO_NETNS_COOKIE` of Linux's `socket.h`.
+    const OPTION: libc::c_int = 71;
+    let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
+    let (mut cookie, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
+    let at = (&raw mut cookie).cast();
+    // SAFETY: the kernel writes at most `len` bytes to a number that lives until the call returns.
+    let got =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, OPTION, at, &raw mut len) };
+    (got == 0 && cookie != 0).then_some(cookie)
 }

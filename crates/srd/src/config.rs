@@ -155,6 +155,9 @@ pub struct DeviceConfig {
     /// `srd top`, `srd export`), through a file in `/dev/shm`. On unless the environment variable
     /// `SRD_STATUS` is 0; without effect with a caller's own `datapath`.
     pub status: bool,
+    /// Whether the device obeys what `srd paths deny` orders for this user and network namespace
+    /// (default: yes). Tools that test denied paths do not. No effect with a datapath of one's own.
+    pub path_control: bool,
     /// Name of the device that tools show; `None` = that of its network interface. At most 63
     /// bytes count.
     pub name: Option<String>,
@@ -190,6 +193,7 @@ impl DeviceConfig {
             tune_udp: None,
             share: setting(SHARE_VARIABLE).is_none_or(|v| v != "0"),
             status: setting(STATUS_VARIABLE).is_none_or(|v| v != "0"),
+            path_control: true,
             name: None,
             tune: None,
             watch: None,
@@ -248,6 +252,7 @@ impl fmt::Debug for DeviceConfig {
             .field("wrap", &self.wrap.is_some())
             .field("share", &self.share)
             .field("status", &self.status)
+            .field("path_control", &self.path_control)
             .field("name", &self.name)
             .field("tune_udp", &self.tune_udp.is_some())
             .field("tune", &self.tune.is_some())

@@ -84,6 +84,7 @@ mod mem;
 mod mr;
 mod nic;
 mod open;
+mod paths_control;
 mod pd;
 mod place;
 mod post;

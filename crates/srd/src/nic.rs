@@ -3,6 +3,7 @@
 
 use crate::{
     arrivals::Arrivals,
+    paths_control::PathsControl,
     queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
     regions::Regions,
     sealing::Sealing,
@@ -189,6 +190,8 @@ pub(crate) struct Nic {
     pub share: Option<Share>,
     /// What the device shows to tools, if it shows anything.
     pub status: Option<Box<Shown>>,
+    /// Orders of an operator about paths.
+    pub paths: Option<Box<PathsControl>>,
     /// Keys, if the device seals.
     pub seal: Option<Box<Sealing>>,
     /// Whether datagrams were left in the socket when the engine was last told of the backlog.

@@ -8,6 +8,7 @@ use crate::{
     entropy::randomness_from_os,
     gid_from_ip, interface, logging,
     nic::{Nic, NicCounters, TX_BATCH, Tables},
+    paths_control::PathsControl,
     queue::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
         RECV_SGES_MAX, SEND_SGES_MAX,
@@ -61,6 +62,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     // network.
     let own_net = config.datapath.is_some() || config.wrap.is_some();
     let shows = Wanted::of(&config);
+    let controlled = config.path_control && config.datapath.is_none();
     let mut net = match config.datapath.take() {
         Some(datapath) => {
             Net { datapath, warnings: Vec::new(), rx_budget_bytes: None, line_bytes_per_sec: None }
@@ -124,8 +126,10 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         arrivals: Arrivals::default(),
         share,
         status: None,
+        paths: None,
     };
     net.warnings.extend(shown_open(&mut nic, shows.as_ref(), policy));
+    net.warnings.extend(paths_control_open(&mut nic, controlled));
     logging::opened(&nic, policy, &net.warnings);
     Ok(Opened { nic, attr, port, warnings: net.warnings })
 }
@@ -154,6 +158,22 @@ fn shown_open(nic: &mut Nic, wanted: Option<&Wanted>, policy: Option<Policy>) ->
                  (SRD_STATUS=0 does without, and says nothing)"
             )
         }),
+    }
+}
+
+/// Opens the control file of paths, where wanted. Returns a warning if that fails.
+fn paths_control_open(nic: &mut Nic, wanted: bool) -> Option<String> {
+    match wanted.then(PathsControl::open)? {
+        Ok(control) => {
+            nic.paths = Some(Box::new(control));
+            nic.paths_turn(Nic::now());
+            None
+        }
+        // Where `/dev/shm` is missing, another warning has said so.
+        Err(e) => nic
+            .status
+            .is_some()
+            .then(|| format!("`srd paths deny` does not reach this process: {e}")),
     }
 }
 

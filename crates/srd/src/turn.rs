@@ -32,6 +32,7 @@ impl Nic {
         self.counters.turns += 1;
         let now = Self::now();
         self.turned_at = now;
+        self.paths_turn(now);
         let posted = self.take_posts(shared, now);
         self.share_turn(now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
@@ -61,6 +62,7 @@ impl Nic {
     /// The part of a turn that transmits posted requests at once, without receiving.
     pub(crate) fn send_posts(&mut self, shared: &Shared) {
         let now = Self::now();
+        self.paths_turn(now);
         if self.take_posts(shared, now) > 0 {
             self.share_turn(now);
             self.transmit(shared, now);

@@ -6,6 +6,7 @@ mod errors;
 mod lifecycle;
 mod messages;
 mod overload;
+mod path_control;
 mod rdma;
 mod robust;
 mod sealed;

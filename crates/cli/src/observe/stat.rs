@@ -7,7 +7,7 @@ use crate::{
     units::bytes_text,
 };
 use serde::Serialize;
-use srd_share::status::{Counter, Limit, Path, Peer, StatusList, StatusRow};
+use srd_share::status::{Counter, Limit, Path, PathState, Peer, StatusList, StatusRow};
 use std::collections::BTreeMap;
 
 const EXAMPLES: &str = "Examples:
@@ -135,6 +135,7 @@ struct JsonPeer {
     paths_penalised: u32,
     paths_retired: u32,
     paths_probing: u32,
+    paths_denied: u32,
     limit: Option<&'static str>,
     limits: BTreeMap<&'static str, u32>,
     paths: Vec<JsonPath>,
@@ -195,7 +196,8 @@ impl JsonDevice {
 
 impl JsonPeer {
     fn of(p: &Peer) -> Self {
-        let [paths_live, paths_penalised, paths_retired, paths_probing] = p.path_counts;
+        let [paths_live, paths_penalised, paths_retired, paths_probing, paths_denied] =
+            p.path_counts;
         Self {
             peer: p.ip.to_string(),
             contexts: p.contexts,
@@ -216,6 +218,7 @@ impl JsonPeer {
             paths_penalised,
             paths_retired,
             paths_probing,
+            paths_denied,
             limit: limit(&p.limits).map(Limit::name),
             limits: Limit::ALL.iter().map(|l| (l.name(), p.limits[*l as usize])).collect(),
             paths: p.paths.iter().map(JsonPath::of).collect(),
@@ -301,7 +304,7 @@ fn line(cells: &[String; 15]) -> String {
 fn device_lines(row: &StatusRow, now_ns: u64, args: &StatArgs, lines: &mut Vec<String>) {
     let s = &row.status;
     let counts = |i: usize| s.peers.iter().map(|p| p.path_counts[i]).sum::<u32>();
-    let (live, all) = (counts(0), (0..4).map(counts).sum::<u32>());
+    let (live, all) = (counts(0), (0..PathState::ALL.len()).map(counts).sum::<u32>());
     lines.push(line(&[
         row.pid.to_string(),
         printable(&s.program),

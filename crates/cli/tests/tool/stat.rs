@@ -38,7 +38,8 @@ fn both_ends_show_what_they_did_and_vanish_when_they_are_killed() {
     );
     let peer = &a["peers"][0];
     assert_eq!(peer["peer"], "127.0.0.1");
-    let states = ["paths_live", "paths_penalised", "paths_retired", "paths_probing"];
+    let states =
+        ["paths_live", "paths_penalised", "paths_retired", "paths_probing", "paths_denied"];
     assert_eq!(states.iter().map(|s| count(peer, s)).sum::<u64>(), count(&a, "paths"));
     assert_eq!(peer["paths"].as_array().unwrap().len() as u64, count(&a, "paths"));
     let by_path: u64 =

@@ -11,7 +11,7 @@ const NAME_WORDS: usize = 1 + (STATUS_NAME_BYTES_MAX + 1) / 8;
 /// Words of a status without peers.
 const FIXED_WORDS: usize = 2 * NAME_WORDS + 2 + 8 + Counter::COUNT + 1;
 /// Words of a peer without paths.
-const PEER_WORDS: usize = 2 + 2 + 1 + 4 + 1 + 3 + 2 + 3 + 1;
+const PEER_WORDS: usize = 2 + 2 + 1 + 4 + 1 + 3 + 3 + 3 + 1;
 /// Words of a path.
 const PATH_WORDS: usize = 5;
 
@@ -142,9 +142,12 @@ fn peer(p: &mut Peer, io: &mut impl Words) {
     io.word(&mut p.packets_sent);
     io.word(&mut p.packets_lost);
     io.word(&mut p.packets_ce);
-    for [high, low] in p.path_counts.as_chunks_mut().0 {
+    let (pairs, last) = p.path_counts.as_chunks_mut();
+    for [high, low] in pairs {
         io.pair(high, low);
     }
+    let mut rest = 0;
+    last.iter_mut().for_each(|count| io.pair(&mut rest, count));
     for [high, low] in p.limits.as_chunks_mut().0 {
         io.pair(high, low);
     }
@@ -153,7 +156,7 @@ fn peer(p: &mut Peer, io: &mut impl Words) {
 fn path(p: &mut Path, io: &mut impl Words) {
     let (mut number, mut state) = (u32::from(p.path), p.state as u32);
     io.pair(&mut number, &mut state);
-    (p.path, p.state) = (number as u8, PathState::ALL[state.min(3) as usize]);
+    (p.path, p.state) = (number as u8, PathState::ALL[state.min(4) as usize]);
     io.pair(&mut p.rtt_ns_smoothed, &mut p.rtt_ns_min);
     io.word(&mut p.packets_sent);
     io.word(&mut p.packets_lost);

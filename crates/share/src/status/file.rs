@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Beginning of the files' names. It ends with the version of the layout.
-const PREFIX: &str = "srd-status-v1-";
+const PREFIX: &str = "srd-status-v2-";
 /// First word of the file: "SRDSTATS" with the version in place of the last letter.
-const MAGIC: u64 = u64::from_be_bytes(*b"SRDSTAT\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"SRDSTAT\x02");
 /// Words in front of the copies: the magic number, the words of a copy, the owner.
 const HEAD_WORDS: usize = 3;
 /// Words in front of the content of a copy: its number, its words, their checksum.

@@ -102,11 +102,14 @@ pub enum PathState {
     Retired,
     /// Tested for its return to use.
     Probing,
+    /// Not used, because an operator denied it.
+    Denied,
 }
 
 impl PathState {
     /// All states, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Live, Self::Penalised, Self::Retired, Self::Probing];
+    pub const ALL: [Self; 5] =
+        [Self::Live, Self::Penalised, Self::Retired, Self::Probing, Self::Denied];
 
     /// The name in tables and metrics, as in [`PathStats::state`].
     pub const fn name(self) -> &'static str {
@@ -115,6 +118,7 @@ impl PathState {
             Self::Penalised => "penalised",
             Self::Retired => "retired",
             Self::Probing => "probing",
+            Self::Denied => "denied",
         }
     }
 
@@ -245,7 +249,7 @@ pub struct Peer {
     /// Packets acknowledged with the mark CE ("congestion experienced").
     pub packets_ce: u64,
     /// Paths by state: [`PathState::ALL`].
-    pub path_counts: [u32; 4],
+    pub path_counts: [u32; PathState::ALL.len()],
     /// How often each limit was found when the status was written: [`Limit::ALL`].
     pub limits: [u32; 6],
     /// Paths, if they are shown one by one; see [`STATUS_PATHED_MAX`].
@@ -270,7 +274,7 @@ impl Default for Peer {
             packets_sent: 0,
             packets_lost: 0,
             packets_ce: 0,
-            path_counts: [0; 4],
+            path_counts: [0; PathState::ALL.len()],
             limits: [0; 6],
             paths: Vec::new(),
         }

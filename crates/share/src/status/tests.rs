@@ -34,7 +34,7 @@ fn status(rng: &mut Rng, peers: usize, paths: u16) -> Status {
     for i in 0..peers {
         let path = |path| Path {
             path,
-            state: PathState::ALL[usize::from(path) % 4],
+            state: PathState::ALL[usize::from(path) % 5],
             rtt_ns_smoothed: next(32) as u32,
             rtt_ns_min: next(32) as u32,
             packets_sent: next(64),
@@ -160,7 +160,7 @@ fn files_of_ended_processes_are_removed_and_other_files_are_not_touched() {
     fs::write(&orphan, [&words[..16], &owner.to_ne_bytes(), &words[24..]].concat()).unwrap();
     let held = File::open(&orphan).unwrap();
     held.try_lock().unwrap();
-    let foreign = place.0.join("srd-status-v1-none");
+    let foreign = place.0.join("srd-status-v2-none");
     fs::write(&foreign, &words).unwrap();
     let list = list_in(&place.0, StatusScope::Host).unwrap();
     assert_eq!(list.rows.len(), 1, "{list:?}");
@@ -178,7 +178,7 @@ fn files_in_the_name_of_somebody_else_hide_nobody() {
     let [name, _] = names(std::process::id());
     let mut file = create_at(&place.0.join(&name), 16).unwrap();
     file.write(&mut status(&mut Rng::from_seed(5), 1, 16));
-    let head = "srd-status-v1-";
+    let head = "srd-status-v2-";
     let (uid, rest) = name.strip_prefix(head).unwrap().split_once('-').unwrap();
     let other = uid.parse::<u32>().unwrap() + 1;
     // A number may begin with a plus, which comes before all digits.

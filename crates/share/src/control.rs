@@ -1,0 +1,306 @@
+//! Orders of an operator to the devices of this host: which paths to which addresses are denied.
+//!
+//! One file of `/dev/shm` per user and network namespace. It exists while a device is open or an
+//! order is in force. It has two copies of the table and the number of the one that holds: a
+//! command fills the other copy and then stores its number, so that it may be killed at any
+//! instruction and the devices see the table before or after it, never a mixture. A device compares
+//! that number with the one it saw last: one atomic read per turn. Commands exclude each other by a
+//! lock that the kernel takes from a process that ends.
+//!
+//! No word is trusted: a table without its checksum is not used.
+
+use crate::map::{Map, file_link, file_lock, file_reserve, file_unlock, network_cookie, user};
+use crate::segment::{FOLDER, namespaces};
+use srd_core::limits::DENIALS_MAX;
+use srd_core::{DenyError, PathMask};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+use std::thread;
+use std::time::Duration;
+
+/// Beginning of the files' names. It ends with the version of the layout.
+const PREFIX: &str = "srd-paths-v1-";
+/// First word of the file: "SRDPATH" and the version.
+const MAGIC: u64 = u64::from_be_bytes(*b"SRDPATH\x01");
+/// Words in front of the copies: the magic number, the number of the copy that holds.
+const HEAD_WORDS: usize = 2;
+/// Words in front of the entries of a copy: its number, its entries, the checksum.
+const COPY_HEAD_WORDS: usize = 3;
+/// Words of an entry: address (2), least number of paths, mask (4).
+const ENTRY_WORDS: usize = 7;
+const COPY_WORDS: usize = COPY_HEAD_WORDS + DENIALS_MAX * ENTRY_WORDS;
+const WORDS: usize = HEAD_WORDS + 2 * COPY_WORDS;
+/// Attempts to open, or to read, what others change meanwhile.
+const TRIES: u32 = 16;
+/// Attempts to get the lock of another command, one each millisecond.
+const LOCK_TRIES: u32 = 2_000;
+/// Most files that are looked at to remove those that nobody needs.
+const SWEPT_MAX: usize = 256;
+
+/// Denied paths to one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathOrder {
+    /// The remote address.
+    pub ip: IpAddr,
+    /// Paths that must remain in use, at least 1.
+    pub least: u16,
+    /// The denied paths.
+    pub mask: PathMask,
+}
+
+/// The control file of a user in a network namespace.
+#[derive(Debug)]
+pub struct PathControl {
+    map: Map,
+    /// Holds a shared lock for as long as the file is needed.
+    file: File,
+    path: PathBuf,
+}
+
+/// Path of the file of this process's network namespace for user `uid`. The number of a namespace
+/// is the kernel's cookie, which is never used again; an inode number, which serves with kernels
+/// before 5.14, is.
+fn path_of(uid: u32) -> PathBuf {
+    let network = match network_cookie() {
+        Some(cookie) => format!("{cookie:x}"),
+        None => format!("i{}", namespaces().0),
+    };
+    Path::new(FOLDER).join(format!("{PREFIX}{uid}-{network}"))
+}
+
+impl PathControl {
+    /// Opens the file of this process's user and network namespace, or makes it.
+    ///
+    /// # Errors
+    /// There is no `/dev/shm` or no memory left there, or the file is not this user's alone.
+    pub fn open() -> io::Result<Self> {
+        sweep(Path::new(FOLDER));
+        Self::open_at(&path_of(user()))
+    }
+
+    pub(crate) fn open_at(path: &Path) -> io::Result<Self> {
+        for _ in 0..TRIES {
+            match Self::open_existing(path) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Ok(None) => continue,
+                Ok(Some(control)) => return Ok(control),
+                Err(e) => return Err(e),
+            }
+            match make(path) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
+        }
+        Err(io::Error::other(format!("{} is made and removed all the time", path.display())))
+    }
+
+    /// `None`: the file was removed meanwhile.
+    fn open_existing(path: &Path) -> io::Result<Option<Self>> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        let meta = file.metadata()?;
+        let wrong = |what: &str| {
+            let text = format!("{} is not used, since {what}: remove it", path.display());
+            Err(io::Error::new(ErrorKind::PermissionDenied, text))
+        };
+        if !meta.is_file() || meta.uid() != user() || meta.mode() & 0o077 != 0 {
+            return wrong("it is not a file of this user alone");
+        }
+        if meta.len() != 8 * WORDS as u64 {
+            return wrong("it has another length");
+        }
+        file.lock_shared()?;
+        let map = Map::new(&file, WORDS)?;
+        if map.words()[0].load(Relaxed) != MAGIC {
+            return wrong("it has another layout");
+        }
+        let control = Self { map, file, path: path.to_owned() };
+        Ok(control.is_named().then_some(control))
+    }
+
+    fn is_named(&self) -> bool {
+        let named = fs::symlink_metadata(&self.path).map(|m| (m.dev(), m.ino()));
+        let held = self.file.metadata().map(|m| (m.dev(), m.ino()));
+        matches!((named, held), (Ok(a), Ok(b)) if a == b)
+    }
+
+    /// Number of the table that holds: it changes with each order. One atomic read.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.map.words()[1].load(Acquire)
+    }
+
+    /// The orders in force, and the number of their table. `None`: the table is damaged, or orders
+    /// changed all the time; the next call may succeed.
+    pub fn orders(&self) -> Option<(u64, Vec<PathOrder>)> {
+        (0..TRIES).find_map(|_| {
+            let number = self.number();
+            let copy = self.copy(number);
+            if number == 0 {
+                return Some((0, Vec::new()));
+            }
+            let entries = usize::try_from(copy[1].load(Relaxed)).ok()?;
+            let end = COPY_HEAD_WORDS + entries.min(DENIALS_MAX) * ENTRY_WORDS;
+            let words = copy.get(COPY_HEAD_WORDS..end)?;
+            let words: Vec<u64> = words.iter().map(|word| word.load(Relaxed)).collect();
+            fence(Acquire);
+            let whole = copy[0].load(Relaxed) == number
+                && copy[2].load(Relaxed) == check(number, &words)
+                && self.number() == number;
+            whole.then(|| (number, words.as_chunks().0.iter().map(order_of).collect()))
+        })
+    }
+
+    fn copy(&self, number: u64) -> &[std::sync::atomic::AtomicU64] {
+        let from = HEAD_WORDS + (number % 2) as usize * COPY_WORDS;
+        &self.map.words()[from..from + COPY_WORDS]
+    }
+
+    /// Changes the denied paths to `ip`: `change` gets those that are denied now, and returns those
+    /// to be denied. `paths`: paths of the devices, of which `least` (at least one) must remain.
+    /// Returns what is denied now.
+    ///
+    /// # Errors
+    /// Too few paths would remain, the table is full, or another command holds the lock.
+    pub fn change(
+        &self,
+        ip: IpAddr,
+        paths: u16,
+        least: u16,
+        change: impl FnOnce(PathMask) -> PathMask,
+    ) -> io::Result<PathMask> {
+        let locked = (0..LOCK_TRIES).any(|attempt| {
+            if attempt > 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            file_lock(&self.file).is_ok()
+        });
+        if !locked {
+            let text = "another command holds the lock of the control file: end it, and try again";
+            return Err(io::Error::new(ErrorKind::TimedOut, text));
+        }
+        let done = self.change_locked(ip, paths, least.max(1), change);
+        file_unlock(&self.file)?;
+        done
+    }
+
+    fn change_locked(
+        &self,
+        ip: IpAddr,
+        paths: u16,
+        least: u16,
+        change: impl FnOnce(PathMask) -> PathMask,
+    ) -> io::Result<PathMask> {
+        // A table that is damaged ends with the next order.
+        let (_, mut orders) = self.orders().unwrap_or_default();
+        let ip = ip.to_canonical();
+        let at = orders.iter().position(|order| order.ip == ip);
+        let mask = change(at.map_or(PathMask::NONE, |at| orders[at].mask));
+        let left = paths.saturating_sub(mask.below(paths).len());
+        if left < least && !mask.is_empty() {
+            return Err(io::Error::other(DenyError::TooFewLeft { left, least }));
+        }
+        if let Some(at) = at {
+            orders.remove(at);
+        }
+        if !mask.is_empty() {
+            if orders.len() >= DENIALS_MAX {
+                return Err(io::Error::other(DenyError::TableFull));
+            }
+            orders.push(PathOrder { ip, least, mask });
+        }
+        self.write(&orders);
+        Ok(mask)
+    }
+
+    /// Writes a table over the copy that does not hold, and makes it hold.
+    fn write(&self, orders: &[PathOrder]) {
+        let number = self.number() + 1;
+        let copy = self.copy(number);
+        let mut words = Vec::with_capacity(orders.len() * ENTRY_WORDS);
+        orders.iter().for_each(|order| words.extend(words_of(order)));
+        copy[0].store(0, Relaxed);
+        fence(Release);
+        let head = [number, orders.len() as u64, check(number, &words)];
+        for (at, &word) in copy[1..].iter().zip(head[1..].iter().chain(&words)) {
+            at.store(word, Relaxed);
+        }
+        copy[0].store(head[0], Release);
+        self.map.words()[1].store(number, Release);
+    }
+}
+
+impl Drop for PathControl {
+    fn drop(&mut self) {
+        remove_unneeded(self);
+    }
+}
+
+/// Removes the file if no order is in force and no other process has it open.
+fn remove_unneeded(control: &PathControl) {
+    let empty = control.orders().is_some_and(|(_, orders)| orders.is_empty());
+    // The lock of this process becomes an exclusive one, if nobody else has a shared one.
+    if empty && control.file.try_lock().is_ok() && control.is_named() {
+        let _ = fs::remove_file(&control.path);
+    }
+}
+
+/// Removes files of this user that nobody needs: those of namespaces whose last process was killed.
+fn sweep(folder: &Path) {
+    let Ok(list) = fs::read_dir(folder) else { return };
+    let mine = format!("{PREFIX}{}-", user());
+    let named = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with(&mine))
+    };
+    for entry in list.flatten().filter(named).take(SWEPT_MAX) {
+        // Closing it removes it, if it may be.
+        let _ = PathControl::open_existing(&entry.path());
+    }
+}
+
+/// Makes a complete file without a name, and then names it.
+fn make(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(FOLDER));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE)
+        .open(folder)?;
+    file_reserve(&file, 8 * WORDS)?;
+    Map::new(&file, WORDS)?.words()[0].store(MAGIC, Relaxed);
+    file_link(&file, path)
+}
+
+fn words_of(order: &PathOrder) -> [u64; ENTRY_WORDS] {
+    let ip = match order.ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let ip = ip.to_bits();
+    let [a, b, c, d] = order.mask.0;
+    [(ip >> 64) as u64, ip as u64, order.least.into(), a, b, c, d]
+}
+
+fn order_of(words: &[u64; ENTRY_WORDS]) -> PathOrder {
+    let [high, low, least, a, b, c, d] = *words;
+    let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+    let least = u16::try_from(least).unwrap_or(u16::MAX).max(1);
+    PathOrder { ip: IpAddr::V6(ip).to_canonical(), least, mask: PathMask([a, b, c, d]) }
+}
+
+/// Checksum of a table: nobody's secret, only proof that the words belong together.
+fn check(number: u64, words: &[u64]) -> u64 {
+    words.iter().fold(number ^ MAGIC, |sum, word| {
+        (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+    })
+}
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

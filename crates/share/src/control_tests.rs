@@ -1,0 +1,188 @@
+use super::*;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A name for the file of one test; removed with everything at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Path::new(FOLDER).join(format!("srd-control-test-{}-{n}", std::process::id())))
+    }
+    fn open(&self) -> PathControl {
+        PathControl::open_at(&self.0).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn ip(n: usize) -> IpAddr {
+    format!("10.1.{}.{}", n / 256, n % 256).parse().unwrap()
+}
+
+fn mask(paths: impl IntoIterator<Item = u8>) -> PathMask {
+    let mut mask = PathMask::NONE;
+    paths.into_iter().for_each(|path| mask.put(path, true));
+    mask
+}
+
+fn orders(control: &PathControl) -> Vec<PathOrder> {
+    control.orders().expect("a whole table").1
+}
+
+#[test]
+fn orders_reach_another_that_has_the_file_open() {
+    let place = Place::new();
+    let (command, device) = (place.open(), place.open());
+    assert_eq!((device.number(), orders(&device)), (0, vec![]));
+    let denied = command.change(ip(1), 64, 0, |_| mask(0..16)).unwrap();
+    assert_eq!(denied, mask(0..16));
+    let order = PathOrder { ip: ip(1), least: 1, mask: mask(0..16) };
+    assert_eq!((device.number(), orders(&device)), (1, vec![order]));
+    command.change("fd00::7".parse().unwrap(), 64, 3, |_| mask([200])).unwrap();
+    // The mapped form of an IPv4 address is that address.
+    let mapped = "::ffff:10.1.0.1".parse().unwrap();
+    command.change(mapped, 64, 1, |before| before.below(4)).unwrap();
+    let mut all = orders(&device);
+    all.sort_by_key(|order| order.ip);
+    let v6 = PathOrder { ip: "fd00::7".parse().unwrap(), least: 3, mask: mask([200]) };
+    assert_eq!(all, [PathOrder { mask: mask(0..4), ..order }, v6]);
+    assert_eq!(device.number(), 3);
+}
+
+#[test]
+fn too_few_paths_and_a_full_table_are_refused_and_change_nothing() {
+    let place = Place::new();
+    let control = place.open();
+    let refused = control.change(ip(0), 8, 0, |_| mask(0..8)).unwrap_err().to_string();
+    assert!(refused.contains("0 paths") && refused.contains("deny fewer"), "{refused}");
+    assert!(control.change(ip(0), 8, 4, |_| mask(0..5)).is_err());
+    assert_eq!(control.number(), 0);
+    for n in 0..DENIALS_MAX {
+        control.change(ip(n), 8, 1, |_| mask([1])).unwrap();
+    }
+    let full = control.change(ip(DENIALS_MAX), 8, 1, |_| mask([1])).unwrap_err().to_string();
+    assert!(full.contains("allow the paths of an address first"), "{full}");
+    assert_eq!(orders(&control).len(), DENIALS_MAX);
+    control.change(ip(5), 8, 1, |_| PathMask::NONE).unwrap();
+    control.change(ip(DENIALS_MAX), 8, 1, |_| mask([1])).unwrap();
+}
+
+#[test]
+fn the_file_is_there_while_it_is_needed() {
+    let place = Place::new();
+    let (device, command) = (place.open(), place.open());
+    command.change(ip(1), 8, 1, |_| mask([1])).unwrap();
+    drop((device, command));
+    assert!(place.0.exists(), "an order is in force");
+    let (device, command) = (place.open(), place.open());
+    assert_eq!(orders(&device).len(), 1, "also for devices opened later");
+    command.change(ip(1), 8, 1, |_| PathMask::NONE).unwrap();
+    drop(command);
+    assert!(place.0.exists(), "a device has it open");
+    drop(device);
+    assert!(!place.0.exists());
+}
+
+#[test]
+fn files_of_others_are_refused() {
+    let place = Place::new();
+    drop(place.open());
+    make(&place.0).unwrap();
+    fs::set_permissions(&place.0, fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = PathControl::open_at(&place.0).unwrap_err().to_string();
+    assert!(refused.contains("not a file of this user alone"), "{refused}");
+    fs::remove_file(&place.0).unwrap();
+    symlink("/dev/null", &place.0).unwrap();
+    assert!(PathControl::open_at(&place.0).is_err());
+    fs::remove_file(&place.0).unwrap();
+    fs::write(&place.0, [7; 100]).unwrap();
+    fs::set_permissions(&place.0, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(PathControl::open_at(&place.0).unwrap_err().to_string().contains("another length"));
+    if user() == 0 {
+        fs::remove_file(&place.0).unwrap();
+        make(&place.0).unwrap();
+        std::os::unix::fs::chown(&place.0, Some(65_534), None).unwrap();
+        assert!(PathControl::open_at(&place.0).is_err(), "root does not obey others either");
+    }
+}
+
+/// Whatever a copy holds, it is used only if it is whole; and the next order repairs it.
+#[test]
+fn a_damaged_table_is_not_used_and_ends_with_the_next_order() {
+    let place = Place::new();
+    let control = place.open();
+    control.change(ip(1), 8, 1, |_| mask([1])).unwrap();
+    // What a command leaves that was killed amid its writing: the other copy is filled in part.
+    for (at, word) in control.copy(2).iter().enumerate().take(9) {
+        word.store(at as u64 * 77, Relaxed);
+        assert_eq!(orders(&control).len(), 1);
+    }
+    for at in 0..COPY_HEAD_WORDS + ENTRY_WORDS {
+        let word = &control.copy(control.number())[at];
+        let before = word.load(Relaxed);
+        for wrong in [before ^ 1, u64::MAX, before ^ 1 << 63] {
+            word.store(wrong, Relaxed);
+            assert!(control.orders().is_none(), "word {at}");
+        }
+        word.store(before, Relaxed);
+        assert!(control.orders().is_some());
+    }
+    control.copy(1)[2].store(1, Relaxed);
+    control.change(ip(2), 8, 1, |_| mask([2])).unwrap();
+    assert_eq!(orders(&control), [PathOrder { ip: ip(2), least: 1, mask: mask([2]) }]);
+}
+
+/// Set for the child of the next test: the file that it writes without end.
+const VICTIM: &str = "SRD_CONTROL_TEST_VICTIM";
+
+/// Not a test of its own: the child process that is killed.
+#[test]
+fn a_command_writes_without_end() {
+    let Some(path) = std::env::var_os(VICTIM) else { return };
+    let control = PathControl::open_at(Path::new(&path)).unwrap();
+    for n in 0..u64::MAX {
+        let low = (n % 250) as u8;
+        control.change(ip(1), 256, 1, |_| mask(0..low + 1)).unwrap();
+    }
+}
+
+/// A command is killed at random instructions, again and again: a reader always finds a whole
+/// table, and the next command gets the lock.
+#[test]
+fn a_command_may_be_killed_at_any_instruction() {
+    let place = Place::new();
+    let reader = place.open();
+    let mut numbers = vec![];
+    for round in 0..12 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "control::tests::a_command_writes_without_end"])
+            .env(VICTIM, &place.0)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let before = reader.number();
+        while reader.number() < before + 20 {
+            thread::sleep(Duration::from_micros(200));
+            assert!(child.try_wait().unwrap().is_none(), "it writes without end");
+        }
+        thread::sleep(Duration::from_micros(round * 37));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (number, orders) = reader.orders().expect("a whole table");
+        let of_child = orders.iter().find(|order| order.ip == ip(1)).expect("it was written");
+        let len = of_child.mask.len();
+        assert_eq!(of_child.mask, mask(0..len as u8), "a mask that one command wrote");
+        reader.change(ip(2), 256, 1, |_| mask([round as u8])).unwrap();
+        assert_eq!(reader.number(), number + 1);
+        numbers.push(number);
+    }
+    assert!(numbers.is_sorted());
+}
