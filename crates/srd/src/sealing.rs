@@ -241,10 +241,10 @@ pub(crate) fn read_plain<'a>(
     engine: &mut Engine,
     now: Time,
     meta: &RxMeta,
-    bytes: &[u8],
+    bytes: &mut [u8],
     ack: &'a mut AckBlock,
 ) -> Result<(Packet<'a>, usize), ParseError> {
-    let read = srd_wire::parse_checked(bytes, ack);
+    let read = srd_wire::parse_checked_in_place(bytes, ack);
     if read.is_err()
         && let Some(tag) = srd_seal::sealed_open_tag(bytes)
     {
@@ -273,7 +273,7 @@ impl Sealing {
         }
         let sealed = match incoming {
             Incoming::Plain => {
-                let read = srd_wire::parse_checked(bytes, ack).map_err(Unread::Parse);
+                let read = srd_wire::parse_checked_in_place(bytes, ack).map_err(Unread::Parse);
                 return (read.map(|(packet, start)| (packet, &*bytes, start)), None);
             }
             Incoming::Opened(len) => &bytes[..len],

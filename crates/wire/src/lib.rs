@@ -21,7 +21,9 @@ pub use ack::{
 pub use body::{
     Body, CloseCode, Features, Message, OpenParams, Rdma, ReadReq, ReadResp, ReadStatus, Verdict,
 };
-pub use checksum::{Checksum, headers_stamp, parse_checked, stamp, verify};
+pub use checksum::{
+    Checksum, headers_stamp, parse_checked, parse_checked_in_place, stamp, verify, verify_in_place,
+};
 pub use header::{Backlog, Flags, Header, PacketType, TIMESTAMP_UNIT_NS};
 pub use packet::{Packet, ParseError, emit, parse};
 
