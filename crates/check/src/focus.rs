@@ -6,7 +6,7 @@ use crate::draw::Draw;
 use crate::scenario::stream;
 use crate::workload::Workload;
 use srd_core::EngineConfig;
-use srd_core::config::{PathPolicy, RatePolicy};
+use srd_core::config::{Integrity, PathPolicy, RatePolicy};
 
 /// Share of the seeds whose world is one of these, in percent.
 const SHARE: u64 = 6;
@@ -52,6 +52,21 @@ pub(crate) fn config(seed: u64, w: Workload, c: &mut EngineConfig) {
         }
         _ => {}
     }
+}
+
+/// Which packets carry a checksum. It is not calculated here, since payload has no bytes: only the
+/// handling of the flag and of four more bytes is tested.
+pub(crate) fn integrity_draw(seed: u64) -> Integrity {
+    Draw::new(seed, stream::INTEGRITY, 0).pick(&[Integrity::On, Integrity::Off])
+}
+
+/// Bursts of 16 or 64 packets in some worlds: an engine on sockets sends up to 64 packets as one
+/// segmented send. From a stream of its own: the other seeds keep their worlds.
+pub(crate) fn burst_draw(seed: u64) -> Option<u16> {
+    /// Share of the seeds that have such bursts, in percent.
+    const SHARE: u64 = 6;
+    let mut d = Draw::new(seed, stream::BURST, 0);
+    d.percent(SHARE).then(|| d.pick(&[16, 64]))
 }
 
 #[cfg(test)]

@@ -228,8 +228,8 @@ impl Scenario {
         let slots = focus::slots(workload, slots);
         let mut config = config_draw(&mut knobs, workload, &link);
         focus::config(seed, workload, &mut config);
-        config.integrity = integrity_draw(seed);
-        config.burst_packets = burst_draw(seed).unwrap_or(config.burst_packets);
+        config.integrity = focus::integrity_draw(seed);
+        config.burst_packets = focus::burst_draw(seed).unwrap_or(config.burst_packets);
         config.rate.host_policy = crate::host::policy_draw(seed);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
@@ -557,21 +557,6 @@ fn narrow(seed: u64, classes: Classes, c: &mut EngineConfig) -> Option<Ps> {
         c.open_padded_len += padding;
     }
     narrow.then_some(NARROW_PS)
-}
-
-/// Which packets carry a checksum. It is not calculated here, since payload has no bytes: only the
-/// handling of the flag and of four more bytes is tested.
-fn integrity_draw(seed: u64) -> Integrity {
-    Draw::new(seed, stream::INTEGRITY, 0).pick(&[Integrity::On, Integrity::Off])
-}
-
-/// Bursts of 16 or 64 packets in some worlds: an engine on sockets sends up to 64 packets as one
-/// segmented send. From a stream of its own: the other seeds keep their worlds.
-pub(crate) fn burst_draw(seed: u64) -> Option<u16> {
-    /// Share of the seeds that have such bursts, in percent.
-    const SHARE: u64 = 6;
-    let mut d = Draw::new(seed, stream::BURST, 0);
-    d.percent(SHARE).then(|| d.pick(&[16, 64]))
 }
 
 fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {

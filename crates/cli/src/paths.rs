@@ -31,8 +31,9 @@ const EXAMPLES: &str = "Examples:
   srd paths watch                       each change: GOOD, ASSUMED_BAD (retired), DENIED
 
 Each interval, small messages are sent over all paths (with --path-policy oblivious unless given);
-their acknowledgments show each path's round-trip time and losses, those of denied paths included. If the output is not a terminal,
-or with --json, one table is written after the first interval unless --count asks for more.
+their acknowledgments show each path's round-trip time and losses, also of denied paths. If the
+output is not a terminal, or with --json, one table is written after the first interval unless
+--count asks for more.
 
 Exit codes: 0 done, 1 the server cannot be reached, 2 wrong usage, 130 ended by Ctrl-C before the
 first table.";

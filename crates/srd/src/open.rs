@@ -61,8 +61,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     // A datapath of the caller's, or one with injected faults, says nothing about the host's
     // network.
     let own_net = config.datapath.is_some() || config.wrap.is_some();
-    let shows = Wanted::of(&config);
-    let controlled = config.path_control && config.datapath.is_none();
+    let (shows, controlled) = (Wanted::of(&config), is_controlled(&config));
     let mut net = match config.datapath.take() {
         Some(datapath) => {
             Net { datapath, warnings: Vec::new(), rx_budget_bytes: None, line_bytes_per_sec: None }
@@ -159,6 +158,11 @@ fn shown_open(nic: &mut Nic, wanted: Option<&Wanted>, policy: Option<Policy>) ->
             )
         }),
     }
+}
+
+/// Whether the device is to obey orders about paths.
+fn is_controlled(config: &DeviceConfig) -> bool {
+    config.path_control && config.datapath.is_none()
 }
 
 /// Opens the control file of paths, where wanted. Returns a warning if that fails.

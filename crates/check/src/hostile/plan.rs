@@ -3,7 +3,8 @@
 use super::narrow::{self, Narrow};
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
-use crate::scenario::{burst_draw, stream};
+use crate::focus::burst_draw;
+use crate::scenario::stream;
 use srd_core::config::Integrity;
 use srd_core::time::Span;
 use srd_core::{EngineConfig, Opcode, limits, wire};

@@ -216,8 +216,8 @@ impl PathSet {
         self.paths.len() - usize::from(self.out)
     }
 
-    /// Denies `path`, or allows it again. `probe_at`: when a path that was retired before is then to
-    /// be probed, in the wire's clock format. Returns whether the path changed its state.
+    /// Denies `path`, or allows it again. `probe_at`: when a path that was retired before is then
+    /// to be probed, in the wire's clock format. Returns whether the path changed its state.
     pub(super) fn deny(&mut self, path: u8, on: bool, probe_at: u32) -> bool {
         if self.get(path).is_denied() == on {
             return false;
