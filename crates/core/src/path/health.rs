@@ -335,7 +335,11 @@ impl Health {
         if now < self.probe_at {
             return None;
         }
-        let path = Self::probe_first(p, set, now)?.1;
+        let Some((_, path)) = Self::probe_first(p, set, now) else {
+            // All have returned to use since, or are denied.
+            self.probe_at = Time::NEVER;
+            return None;
+        };
         let took = core::mem::replace(&mut self.owed_at, now);
         let earned = u128::from(now.since(took).0) * u128::from(pay.least) / 1_000_000_000;
         self.owed = self.owed.saturating_sub(u64::try_from(earned).unwrap_or(u64::MAX));
