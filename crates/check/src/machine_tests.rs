@@ -45,6 +45,7 @@ fn strangers_reach_the_engine_with_garbage_of_which_it_accepts_nothing() {
     let (slot, mut read) = (m.nodes[0].slot, 0);
     let what = Incident::Garbage { slot, packets: 400 };
     with(&mut m, |m, led| {
+        led.now = US;
         m.incident(led, US, what);
         assert!(led.violation.is_none(), "{:?}", led.violation);
         assert!(led.disturbed && led.tally.forged == 400, "{:?}", led.tally);

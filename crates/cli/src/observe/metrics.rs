@@ -248,7 +248,7 @@ fn path_counters(text: &mut Text, totals: &Totals) {
 /// What the processes that use a path say about it now.
 #[derive(Default)]
 struct PathNow {
-    states: [u32; 4],
+    states: [u32; PathState::ALL.len()],
     /// Sum and number of the smoothed RTTs, ns.
     rtt: (u64, u64),
     rtt_ns_min: Option<u32>,

@@ -156,7 +156,8 @@ fn peer(p: &mut Peer, io: &mut impl Words) {
 fn path(p: &mut Path, io: &mut impl Words) {
     let (mut number, mut state) = (u32::from(p.path), p.state as u32);
     io.pair(&mut number, &mut state);
-    (p.path, p.state) = (number as u8, PathState::ALL[state.min(4) as usize]);
+    let state = (state as usize).min(PathState::ALL.len() - 1);
+    (p.path, p.state) = (number as u8, PathState::ALL[state]);
     io.pair(&mut p.rtt_ns_smoothed, &mut p.rtt_ns_min);
     io.word(&mut p.packets_sent);
     io.word(&mut p.packets_lost);
