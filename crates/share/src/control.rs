@@ -9,7 +9,9 @@
 //!
 //! No word is trusted: a table without its checksum is not used.
 
-use crate::map::{Map, file_link, file_lock, file_reserve, file_unlock, network_cookie, user};
+use crate::map::{
+    Map, file_link, file_lock, file_reserve, file_unlock, file_unnamed, network_cookie, user,
+};
 use crate::segment::{FOLDER, namespaces};
 use srd_core::limits::DENIALS_MAX;
 use srd_core::{DenyError, PathMask};
@@ -265,13 +267,7 @@ fn sweep(folder: &Path) {
 
 /// Makes a complete file without a name, and then names it.
 fn make(path: &Path) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new(FOLDER));
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(libc::O_TMPFILE)
-        .open(folder)?;
+    let file = file_unnamed(path)?;
     file_reserve(&file, 8 * WORDS)?;
     Map::new(&file, WORDS)?.words()[0].store(MAGIC, Relaxed);
     file_link(&file, path)

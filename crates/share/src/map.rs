@@ -1,11 +1,12 @@
 //! A file mapped as 64-bit words: the only `unsafe` code of this crate.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -62,6 +63,14 @@ pub(crate) fn file_reserve(file: &File, bytes: usize) -> io::Result<()> {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
+}
+
+/// Makes a file without a name in the folder of `path`, which only this user may open: others see
+/// no file that is half made, and a process that is killed meanwhile leaves none.
+pub(crate) fn file_unnamed(path: &Path) -> io::Result<File> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(folder)
 }
 
 /// Gives a file without a name (`O_TMPFILE`) the name `path`, unless a file of that name exists.

@@ -1,7 +1,7 @@
 //! The table as a file of `/dev/shm`: one per user, network namespace and PID namespace.
 
 use crate::layout::{MEMBERS, MemberWord, WORDS, member_at};
-use crate::map::{Map, file_link, file_reserve, user};
+use crate::map::{Map, file_link, file_reserve, file_unnamed, user};
 use crate::process::Owner;
 use crate::table::{Member, Table};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -215,14 +215,7 @@ fn check(meta: &Metadata) -> Result<(), Why> {
 /// Fills a complete table into a file without a name, then names the file: no process ever sees an
 /// incomplete table, and a process that is killed meanwhile leaves no file.
 fn make(path: &Path) -> Result<(), Why> {
-    let folder = path.parent().unwrap_or(Path::new(FOLDER));
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(libc::O_TMPFILE)
-        .open(folder)
-        .map_err(|e| Why::Io("made", e))?;
+    let file = file_unnamed(path).map_err(|e| Why::Io("made", e))?;
     file_reserve(&file, 8 * WORDS).map_err(|e| Why::Io("given memory", e))?;
     let map = Map::new(&file, WORDS).map_err(|e| Why::Io("mapped", e))?;
     Table::mapped(map).label();

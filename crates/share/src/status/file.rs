@@ -1,7 +1,7 @@
 //! The files of the devices' statuses: making, writing, listing.
 
 use super::{Status, fields};
-use crate::map::{Map, file_link, file_reserve, user};
+use crate::map::{Map, file_link, file_reserve, file_unnamed, user};
 use crate::process::Owner;
 use crate::segment::{FOLDER, namespaces};
 use std::collections::BTreeMap;
@@ -125,14 +125,8 @@ impl StatusFile {
     fn create_at(path: &Path, paths: u16) -> io::Result<Self> {
         let copy_words = COPY_HEAD_WORDS + fields::words_max(paths.min(PATHS_MAX));
         let words = HEAD_WORDS + 2 * copy_words;
-        let folder = path.parent().unwrap_or(Path::new(FOLDER));
         // Without a name until it is complete and locked: readers see no file that is half made.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(libc::O_TMPFILE)
-            .open(folder)?;
+        let file = file_unnamed(path)?;
         file_reserve(&file, 8 * words)?;
         let map = Map::new(&file, words)?;
         let head = [MAGIC, copy_words as u64, Owner::current().word()];
