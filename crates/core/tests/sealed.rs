@@ -352,3 +352,46 @@ fn a_peer_that_opens_anew_instead_costs_no_request_that_waits() {
     assert!(ack.is_some_and(|anew| anew != tag && host.engine.has_context(anew)), "{ack:?}");
     assert!(host.statuses().is_empty());
 }
+
+/// Who has the key may say again and again that it has lost the context that it has just accepted.
+/// Requests wait as long for it as for a peer that never answers, and not for ever.
+#[test]
+fn who_says_again_and_again_that_it_lost_the_context_holds_no_request_for_ever() {
+    let (mut host, mut tag, began, out) = answered(2);
+    let mut nonce = asks(&out).expect("the peer is asked");
+    let (mut now, mut turns) = (began, 0);
+    while host.statuses().is_empty() {
+        let (echo_tag, code) = (77, CloseCode::UnknownTag);
+        let mut gone = stranger(Body::Reset { echo_tag, code, nonce }, 0, 0);
+        gone.header.flags = Flags(Flags::SEALED);
+        host.receive(now, &from(ip(7)), &gone, &[]);
+        let anew = told(&mut host, now).0;
+        // The answer comes after the Open was repeated, so it is late once more.
+        now += host.engine.config().loss.open_retry;
+        host.engine.handle_timeout(now);
+        host.collect();
+        let again = told(&mut host, now).0;
+        if let (Some(anew), Some(again)) = (anew, again) {
+            assert_eq!(anew, again);
+            tag = anew;
+            host.receive(now, &from(ip(7)), &answer(tag, 0), &[]);
+            nonce = asks(&host.transmit(now)).expect("asked about each context");
+            turns += 1;
+        }
+        host.collect();
+        assert!(now.since(began) < Span::from_secs(30), "held for ever, {turns} times");
+    }
+    assert!(turns > 10 && host.statuses() == [Status::LocalUnreachRemote], "{turns} times");
+    assert!(!host.engine.has_context(tag));
+}
+
+/// A process that was stopped finds an answer that is as old as its stop, before it has repeated
+/// its Open.
+#[test]
+fn an_answer_found_after_a_stop_is_late_too() {
+    let (mut host, tag, now) = opening();
+    let now = now + host.engine.config().loss.open_retry;
+    host.receive(now, &from(ip(7)), &answer(tag, 0), &[]);
+    let out = host.transmit(now);
+    assert!(asks(&out).is_some() && !sends(&out), "asked before requests begin");
+}

@@ -164,8 +164,9 @@ impl PathControl {
     }
 
     /// Changes the denied paths to `ip`: `change` gets those that are denied now, and returns those
-    /// to be denied. `paths`: paths of the devices, of which `least` (at least one) must remain.
-    /// Returns what is denied now.
+    /// to be denied. `paths`: paths of the devices, of which `least` (at least one) must remain if
+    /// paths are denied that were not; a change that only allows paths is never refused, and
+    /// leaves the earlier `least` in force. Returns what is denied now.
     ///
     /// # Errors
     /// Too few paths would remain, the table is full, or another command holds the lock.
@@ -202,14 +203,15 @@ impl PathControl {
         let (_, mut orders) = self.orders().unwrap_or_default();
         let ip = ip.to_canonical();
         let at = orders.iter().position(|order| order.ip == ip);
-        let mask = change(at.map_or(PathMask::NONE, |at| orders[at].mask));
+        let before = at.map(|at| orders.remove(at));
+        let denied = before.map_or(PathMask::NONE, |order| order.mask);
+        let mask = change(denied);
+        let denies = mask.0.iter().zip(denied.0).any(|(now, before)| now & !before != 0);
         let left = paths.saturating_sub(mask.below(paths).len());
-        if left < least && !mask.is_empty() {
+        if denies && left < least {
             return Err(io::Error::other(DenyError::TooFewLeft { left, least }));
         }
-        if let Some(at) = at {
-            orders.remove(at);
-        }
+        let least = before.filter(|_| !denies).map_or(least, |order| order.least);
         if !mask.is_empty() {
             if orders.len() >= DENIALS_MAX {
                 return Err(io::Error::other(DenyError::TableFull));
@@ -222,7 +224,7 @@ impl PathControl {
 
     /// Writes a table over the copy that does not hold, and makes it hold.
     fn write(&self, orders: &[PathOrder]) {
-        let number = self.number() + 1;
+        let number = self.number().wrapping_add(1).max(1);
         let copy = self.copy(number);
         let mut words = Vec::with_capacity(orders.len() * ENTRY_WORDS);
         orders.iter().for_each(|order| words.extend(words_of(order)));
@@ -245,9 +247,11 @@ impl Drop for PathControl {
 
 /// Removes the file if no order is in force and no other process has it open.
 fn remove_unneeded(control: &PathControl) {
-    let empty = control.orders().is_some_and(|(_, orders)| orders.is_empty());
-    // The lock of this process becomes an exclusive one, if nobody else has a shared one.
-    if empty && control.file.try_lock().is_ok() && control.is_named() {
+    let is_empty = || control.orders().is_some_and(|(_, orders)| orders.is_empty());
+    // The lock of this process becomes an exclusive one, if nobody else has a shared one. An order
+    // may have been written until then.
+    let alone = is_empty() && control.file.try_lock().is_ok();
+    if alone && is_empty() && control.is_named() {
         let _ = fs::remove_file(&control.path);
     }
 }

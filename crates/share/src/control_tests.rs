@@ -75,6 +75,33 @@ fn too_few_paths_and_a_full_table_are_refused_and_change_nothing() {
     control.change(ip(DENIALS_MAX), 8, 1, |_| mask([1])).unwrap();
 }
 
+/// An order may leave fewer paths than a device has today, which has fewer paths than the devices
+/// before it: to allow some of them is right in any case.
+#[test]
+fn what_only_allows_is_never_refused_and_keeps_the_least_number() {
+    let place = Place::new();
+    let control = place.open();
+    control.change(ip(1), 64, 8, |_| mask(0..16)).unwrap();
+    let allowed = control.change(ip(1), 16, 32, |_| mask(1..16)).unwrap();
+    assert_eq!(allowed, mask(1..16));
+    assert_eq!(orders(&control), [PathOrder { ip: ip(1), least: 8, mask: allowed }]);
+    assert!(control.change(ip(1), 16, 32, |_| mask(1..17)).is_err(), "another path is denied");
+    control.change(ip(1), 64, 32, |_| mask(1..17)).unwrap();
+    assert_eq!(orders(&control)[0].least, 32);
+    assert_eq!(control.change(ip(1), 1, 1, |_| PathMask::NONE).unwrap(), PathMask::NONE);
+    assert!(orders(&control).is_empty());
+}
+
+/// Number 0 says that there was no order yet, and never comes back.
+#[test]
+fn the_numbers_of_tables_go_round_without_zero() {
+    let place = Place::new();
+    let control = place.open();
+    control.map.words()[1].store(u64::MAX, Ordering::Release);
+    control.change(ip(1), 64, 1, |_| mask([3])).unwrap();
+    assert_eq!((control.number(), orders(&control).len()), (1, 1));
+}
+
 #[test]
 fn the_file_is_there_while_it_is_needed() {
     let place = Place::new();

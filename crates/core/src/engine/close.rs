@@ -199,7 +199,11 @@ impl<O: Observer> Engine<O> {
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.window_forget();
         }
-        if let Some(win) = self.contexts.get_mut(ci).win_mut() {
+        let c = self.contexts.get_mut(ci);
+        // A peer that opens anew each time before it has shown that it has the context must not
+        // hold requests for ever: they keep the time at which they began to wait.
+        let proven = !c.handshake().is_unproven();
+        if let Some(win) = c.win_mut().filter(|_| proven) {
             win.outstanding.begin_again(now);
         }
         self.context_retag(ci);

@@ -153,6 +153,10 @@ impl<O: Observer> Engine<O> {
             return self.shared.out.ready_push(ci);
         }
         if let Some(from) = c.handshake_mut().reopen() {
+            // A question about the context before has no answer any more.
+            if let Some(win) = c.win_mut() {
+                win.doubt_forget();
+            }
             if sealed {
                 self.context_retag(ci);
             }
@@ -357,7 +361,9 @@ impl<O: Observer> Engine<O> {
                 }
                 self.handshake_rtt(now, ci);
                 let c = self.contexts.get(ci);
-                let late = c.handshake().round() > 1 && c.limits().sealed;
+                // After a stop of this process the answer is found before the Open is repeated.
+                let h = c.handshake();
+                let late = (h.round() > 1 || h.at() <= now) && c.limits().sealed;
                 self.context_confirm(now, ci);
                 // The peer sends no data until it has received a packet with its tag.
                 self.context_activate(ci);
@@ -460,7 +466,11 @@ impl<O: Observer> Engine<O> {
 
     /// Opens again, with another tag, a context that the peer has not accepted.
     pub(crate) fn context_begin_anew(&mut self, now: Time, ci: Ctx) {
-        self.contexts.get_mut(ci).handshake_mut().open_again();
+        let c = self.contexts.get_mut(ci);
+        c.handshake_mut().open_again();
+        if let Some(win) = c.win_mut() {
+            win.doubt_forget();
+        }
         self.context_retag(ci);
         self.open_send(now, ci);
         self.shared.out.rearm_push(ci);

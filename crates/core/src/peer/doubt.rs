@@ -125,9 +125,10 @@ impl Window {
         self.doubt = None;
         self.doubt_next = now + DOUBT_EVERY;
     }
-    /// Drops the question, because the context starts over.
+    /// Drops the question, because the context starts over: it was about the one before, and the
+    /// next one may be asked about at any time.
     pub fn doubt_forget(&mut self) {
-        self.doubt = None;
+        (self.doubt, self.doubt_next) = (None, Time(0));
     }
 
     /// When the question next needs a Challenge or a decision.

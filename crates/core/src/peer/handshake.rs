@@ -354,6 +354,10 @@ impl Handshake {
     pub fn is_held(&self) -> bool {
         self.hold != Hold::Free
     }
+    /// Whether no request begins because the peer has yet to show that it has the context.
+    pub fn is_unproven(&self) -> bool {
+        self.hold == Hold::Unproven
+    }
     /// Lets no request begin until the peer has shown that it has the context.
     pub fn unproven(&mut self) {
         debug_assert_eq!(self.state, ContextState::Open, "requests begin in open contexts");
