@@ -85,6 +85,7 @@ pub fn fill(parts: &Parts, folder: &Path, prefix: &Path) -> Result {
     tree.help(parts)?;
     parts.c.as_deref().map_or(Ok(()), |library| tree.c(library))?;
     tree.unit(prefix)?;
+    tree.host_files()?;
     tree.documents(tree::DOC_DIR)
 }
 

@@ -80,6 +80,14 @@ impl Tree {
         self.write("lib/systemd/system/srd-serve.service", &text)
     }
 
+    /// What the kernel and a firewall of a host may be told: `systemd-sysctl` reads the first at
+    /// the next start, and firewalld offers the second as a service that is off until enabled.
+    pub fn host_files(&self) -> Result {
+        self.write("lib/sysctl.d/90-srd.conf", include_str!("files/90-srd.conf"))?;
+        let service = include_str!("files/software-srd.xml");
+        self.write("lib/firewalld/services/software-srd.xml", service)
+    }
+
     /// Licenses and changes.
     pub fn documents(&self, dir: &str) -> Result {
         for name in ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"] {
