@@ -240,6 +240,10 @@ pub struct EngineConfig {
     /// Other engines of this host send to the same addresses, and the driver exchanges notes
     /// between them and this one ([`crate::Engine::share_next`]).
     pub host_shared: bool,
+    /// Engines of this device, this one included, that know its regions by the same keys
+    /// ([`Engine::region_keys_as`](crate::Engine::region_keys_as)), at least 1: together they
+    /// judge as many guesses of keys as one engine would.
+    pub engines_of_device: u32,
     /// Special cases of congestion control that are on: all of them, except in measurements.
     pub guards: Guards,
     /// Policies of one's own, for experiments; none by default.
@@ -324,6 +328,7 @@ impl EngineConfig {
             },
             rnr: RnrConfig { delay_first: Span::from_us(100), delay_max: Span::from_ms(20) },
             host_shared: false,
+            engines_of_device: 1,
             guards: Guards::ALL,
             own: OwnPolicies::default(),
         }
@@ -409,6 +414,9 @@ impl EngineConfig {
         }
         if self.half_opens_max == 0 || self.inbound_per_prefix_max == 0 {
             return Err("half_opens_max and inbound_per_prefix_max must be at least 1");
+        }
+        if self.engines_of_device == 0 {
+            return Err("engines_of_device must be at least 1");
         }
         if self.burst_packets == 0 {
             return Err("burst_packets must be at least 1");

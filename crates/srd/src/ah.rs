@@ -1,6 +1,6 @@
 //! Address handles: remote hosts by address.
 
-use crate::{Error, ProtectionDomain};
+use crate::{Error, ProtectionDomain, nic::Nic};
 use srd_core::AhId;
 use std::{net::IpAddr, sync::Arc};
 
@@ -20,13 +20,12 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let shared = self.pd.device().shared();
-        if let Ok(mut nic) = shared.nic_to_destroy() {
-            let now = crate::nic::Nic::now();
-            nic.take_posts(shared, now);
+        self.pd.device().destroy_on_all(|shard, nic| {
+            let now = Nic::now();
+            nic.take_posts(shard, now);
             let _ = nic.engine.ah_destroy(now, self.id);
-            nic.deliver(shared);
-        }
+            nic.deliver(shard);
+        });
     }
 }
 
@@ -41,12 +40,18 @@ impl AddressHandle {
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(Error::Invalid("the address must be that of one host"));
         }
-        let id = {
-            let mut nic = pd.device().shared().nic()?;
-            nic.engine
-                .ah_create(crate::nic::Nic::now(), pd.id(), ip)
-                .map_err(|e| Error::from_core(e, "address handle"))?
+        // Every shard needs it: peers whose RDMA it permits may use any of them.
+        let create = |nic: &mut Nic, chosen: Option<AhId>| {
+            let created = match chosen {
+                None => nic.engine.ah_create(Nic::now(), pd.id(), ip),
+                Some(id) => nic.engine.ah_create_as(pd.id(), ip, id).map(|()| id),
+            };
+            created.map_err(|e| Error::from_core(e, "address handle"))
         };
+        let destroy = |nic: &mut Nic, id| {
+            let _ = nic.engine.ah_destroy(Nic::now(), id);
+        };
+        let id = pd.device().create_on_all(create, destroy)?;
         Ok(Self(Arc::new(Inner { pd: pd.clone(), id, ip })))
     }
 

@@ -19,6 +19,8 @@ use std::{
 const SHARE_VARIABLE: &str = "SRD_SHARE";
 /// Environment variable that, with the value 0, keeps this process from showing its status.
 const STATUS_VARIABLE: &str = "SRD_STATUS";
+/// Environment variable with the number of shards.
+const SHARDS_VARIABLE: &str = "SRD_SHARDS";
 /// Environment variable with the path of the key file.
 const KEY_FILE_VARIABLE: &str = "SRD_KEY_FILE";
 /// Environment variable that says which contexts are sealed: never, prefer or require.
@@ -103,6 +105,13 @@ pub struct DeviceConfig {
     /// Engine slot, which selects the UDP port: `port_base` + slot. `None` = the first free slot.
     /// Peers learn the slot from the QPN.
     pub slot: Option<u8>,
+    /// How many processors the device may use at once, 1 to [`SHARDS_MAX`](crate::SHARDS_MAX):
+    /// it has as many *shards*, each an engine with a thread, a slot and sockets of its own, and
+    /// spreads its queue pairs over them. Peers see one device at one address. 1 unless the
+    /// environment variable `SRD_SHARDS` says otherwise. With [`Progress::Caller`], with `datapath`
+    /// or with `wrap`, a device has one, and [`Device::warnings`](crate::Device::warnings) says so.
+    /// The first shard has the configured `slot`, the others the next free ones.
+    pub shards: u16,
     /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =
     /// random, so that requests to a former process in the same slot rarely find a queue pair. For
     /// servers whose clients must know the QPN.
@@ -174,6 +183,9 @@ impl DeviceConfig {
         Self {
             bind: Bind::Ip(ip),
             slot: None,
+            // What is no number is refused when the device is opened.
+            shards: setting(SHARDS_VARIABLE)
+                .map_or(1, |v| v.to_str().and_then(|v| v.trim().parse().ok()).unwrap_or(0)),
             qpn_start: None,
             port_base: PORT_BASE_DEFAULT,
             mtu: None,
@@ -236,6 +248,7 @@ impl fmt::Debug for DeviceConfig {
         f.debug_struct("DeviceConfig")
             .field("bind", &self.bind)
             .field("slot", &self.slot)
+            .field("shards", &self.shards)
             .field("qpn_start", &self.qpn_start)
             .field("port_base", &self.port_base)
             .field("mtu", &self.mtu)

@@ -2,18 +2,19 @@
 
 use crate::{
     CompletionChannel, Device, Error, WorkCompletion,
-    nic::CqSide,
-    queue::{CqCore, CqEntry, CqReader},
+    budget::CqSlots,
+    crowd,
+    device::Shared,
+    nic::Nic,
+    queue::{CQS_MAX, CqCore},
     sync::lock,
     thread::HANDOVER,
 };
-use crate::{budget::CqSlots, queue::CQS_MAX};
 use srd_core::CqId;
 use std::{
-    collections::VecDeque,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -47,13 +48,13 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
+        self.device.destroy_on_all(|_, nic| {
             // Queue pairs hold their completion queues, so no queue pair uses this one any more.
             let _ = nic.engine.cq_destroy(self.core.id);
             if let Some(side) = nic.tables.cqs.get_mut(usize::from(self.core.id.0)) {
                 *side = None;
             }
-        }
+        });
         if let Some(channel) = &self.core.channel {
             channel.purge(self.core.id);
         }
@@ -62,40 +63,35 @@ impl Drop for Inner {
 
 impl CompletionQueue {
     pub(crate) fn create(device: &Device, init: &CqInit<'_>) -> Result<Self, Error> {
-        let shared = device.shared();
-        if init.depth == 0 || init.depth > shared.attr.max_cqe {
+        if init.depth == 0 || init.depth > device.attr().max_cqe {
             return Err(Error::Invalid("completion queue depth must be from 1 to max_cqe"));
         }
         if init.channel.is_some_and(|c| !c.device().is_same(device)) {
             return Err(Error::Invalid("the channel belongs to another device"));
         }
-        let mut nic = shared.nic()?;
-        let id = nic
-            .engine
-            .cq_create(init.depth)
-            .map_err(|e| Error::from_core(e, "completion queue"))?;
-        let index = usize::from(id.0);
-        if index >= CQS_MAX {
+        let destroy = |nic: &mut Nic, id| {
             let _ = nic.engine.cq_destroy(id);
-            return Err(Error::NoRoom("completion queue"));
-        }
-        let (ring, consumer) = rtrb::RingBuffer::<CqEntry>::new(2 * init.depth as usize);
+        };
+        let create = |nic: &mut Nic, _| {
+            let id = nic.engine.cq_create(init.depth);
+            let id = id.map_err(|e| Error::from_core(e, "completion queue"))?;
+            if usize::from(id.0) >= CQS_MAX {
+                destroy(nic, id);
+                return Err(Error::NoRoom("completion queue"));
+            }
+            Ok(id)
+        };
         let core = Arc::new(CqCore {
-            id,
-            reader: Mutex::new(CqReader { ring: consumer, stash: VecDeque::new() }),
+            id: device.create_on_all(create, destroy)?,
+            reader: Mutex::default(),
+            shards: AtomicU64::new(0),
             slots: CqSlots::new(init.depth),
-            released: AtomicU32::new(0),
             armed: AtomicBool::new(false),
             channel: init.channel.map(|c| Arc::clone(c.core())),
             context: init.context,
             sleepers: AtomicU32::new(0),
             bed: (Mutex::new(()), Condvar::new()),
         });
-        if index >= nic.tables.cqs.len() {
-            nic.tables.cqs.resize_with(index + 1, || None);
-        }
-        nic.tables.cqs[index] =
-            Some(CqSide { core: Arc::clone(&core), ring, released: 0, fresh: false });
         Ok(Self(Arc::new(Inner { device: device.clone(), core })))
     }
 
@@ -135,8 +131,7 @@ impl CompletionQueue {
     /// # Errors
     /// In a child of `fork`; when the device is shut down and no completion is left.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
-        let shared = self.0.device.shared();
-        match shared.check() {
+        match self.0.device.check_poll() {
             Err(Error::Forked) => return Err(Error::Forked),
             alive => {
                 let n = self.take(out);
@@ -147,10 +142,40 @@ impl CompletionQueue {
             }
         }
         // The owner of an armed queue is about to sleep, so the device's thread must drive.
-        if shared.drive_from_poll(!self.0.core.armed.load(Ordering::Relaxed)) {
-            return Ok(self.take(out));
+        let stays = !self.0.core.armed.load(Ordering::Relaxed);
+        let done = match self.0.device.shards() {
+            [only] => only.drive_from_poll(stays),
+            shards => self.drive_several(shards, stays),
+        };
+        Ok(if done { self.take(out) } else { 0 })
+    }
+
+    /// Drives the shards that complete into this queue, for a poll that found it empty; returns
+    /// whether anything was done.
+    fn drive_several(&self, shards: &[Arc<Shared>], stays: bool) -> bool {
+        let used = self.0.core.shards.load(Ordering::Acquire);
+        let own = || shards.iter().filter(|shard| used >> shard.index & 1 != 0);
+        if used.is_power_of_two() {
+            return own().any(|shard| shard.drive_from_poll(stays));
         }
-        Ok(0)
+        let (mut done, mut now_ns) = (false, 0);
+        for shard in own() {
+            let (some, at) = shard.drive_among_others(stays);
+            done |= some;
+            now_ns = now_ns.max(at);
+        }
+        // Nothing was driven where the shards' threads do it, or other callers.
+        if now_ns > 0 && stays {
+            if done {
+                crowd::busy();
+            } else if crowd::should_sleep(now_ns) {
+                // One thread cannot sleep in several sockets, but each shard's thread in its own.
+                own().for_each(|shard| shard.driving.callers.rest());
+                self.sleep(crowd::SLEEP_MAX);
+                return true;
+            }
+        }
+        done
     }
 
     /// As [`CompletionQueue::poll`], but takes only completions that are ready: the engine takes no
@@ -191,7 +216,7 @@ impl CompletionQueue {
             }
             let shared = self.0.device.shared();
             if !shared.driving.by_caller_only() {
-                shared.driving.callers.rest();
+                self.0.device.callers_rest();
                 self.sleep(left.min(SLEEP_MAX));
             } else if let Some(mut nic) = shared.try_nic() {
                 shared.sleep(&mut nic, Some(left));
@@ -229,7 +254,7 @@ impl CompletionQueue {
         if (unread > 0 || self.has_waiting()) && core.armed.swap(false, Ordering::SeqCst) {
             channel.push(core.id, core.context);
         }
-        self.0.device.shared().driving.callers.rest();
+        self.0.device.callers_rest();
         Ok(())
     }
 
@@ -245,8 +270,7 @@ impl CompletionQueue {
 
     /// Whether completions wait to be polled.
     fn has_waiting(&self) -> bool {
-        let reader = lock(&self.0.core.reader);
-        !reader.stash.is_empty() || !reader.ring.is_empty()
+        !lock(&self.0.core.reader).is_empty()
     }
 
     /// Sleeps up to `limit` until the turn has added a completion.
@@ -266,23 +290,18 @@ impl CompletionQueue {
     /// Takes what has arrived.
     fn take(&self, out: &mut [WorkCompletion]) -> usize {
         let core = &self.0.core;
-        let (mut n, mut engine) = (0, 0);
         let mut reader = lock(&core.reader);
-        while n < out.len()
-            && let Some(entry) = reader.pop()
-        {
-            out[n] = entry.wc;
-            n += 1;
-            engine += u32::from(entry.engine_slot);
-        }
+        // The engine is told first: a post that takes the slot must find it free in the engine,
+        // too.
+        let (n, mut freed) = reader.take(out);
         if n > 0 {
-            // The engine is told first: a post that takes the slot must find it free in the engine,
-            // too.
-            let released = core.released.load(Ordering::Relaxed);
-            core.released.store(released.wrapping_add(engine), Ordering::Release);
             core.slots.polled(n as u32);
             drop(reader);
-            self.0.device.shared().note_poll(usize::from(core.id.0));
+            while freed != 0 {
+                let shard = &self.0.device.shards()[freed.trailing_zeros() as usize];
+                shard.note_poll(usize::from(core.id.0));
+                freed &= freed - 1;
+            }
         }
         n
     }

@@ -50,7 +50,7 @@ impl Nic {
     }
 
     fn on_event(&mut self, shared: &Shared, event: CoreEvent) {
-        shared.events.push(match event {
+        shared.common.events.push(match event {
             CoreEvent::WrReleased(handle) => {
                 self.tables.withdraw(handle);
                 return;

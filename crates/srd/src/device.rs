@@ -1,8 +1,9 @@
-//! The device: one engine on one datapath, and the objects created from it.
+//! The device: one or several shards, each an engine on a datapath, and the objects created from
+//! them.
 
 use crate::{
     AsyncEvent, CompletionChannel, CompletionQueue, CqInit, DeviceAttr, DeviceConfig, DeviceError,
-    Error, PortAttr, Progress, ProtectionDomain,
+    Error, PortAttr, ProtectionDomain,
     counters::DeviceCounters,
     crowd,
     dirty::DirtySet,
@@ -13,8 +14,8 @@ use crate::{
     nic::{Nic, Turn},
     open,
     queue::QpCore,
-    regions::RegionViews,
     rest::Rest,
+    shards::{self, Common, Stop},
     sync::lock,
     thread,
 };
@@ -32,10 +33,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// State shared by all handles, the driving thread and the turn.
+/// One shard of the device: an engine with its datapath and its lock. State shared by all handles,
+/// the driving thread and the turn.
 pub(crate) struct Shared {
-    pub attr: DeviceAttr,
-    pub port: PortAttr,
+    /// What all shards of the device have in common.
+    pub common: Arc<Common>,
+    /// Number of the shard in its device, from 0.
+    pub index: u8,
     pub slot: u8,
     process: Process,
     nic: Mutex<Nic>,
@@ -52,13 +56,11 @@ pub(crate) struct Shared {
     pub polled: DirtySet,
     /// Whether some queue pair's posts wait for freed slots.
     pub held: AtomicBool,
-    pub regions: RegionViews,
     /// The queue pairs whose posts wait for freed slots.
     queues: Mutex<Vec<Arc<QpCore>>>,
     /// Whether the send queues together are deeper than the engine's table of requests.
     sends_limited: AtomicBool,
-    pub events: EventQueue,
-    pub stop: AtomicBool,
+    pub stop: Stop,
     /// Whether the engine has panicked; see [`Nic::fail`].
     pub failed: AtomicBool,
     pub driving: Driving,
@@ -71,10 +73,16 @@ impl Shared {
         if self.process.is_left() {
             return Err(Error::Forked);
         }
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.is_ending_relaxed() {
             return Err(Error::Closed);
         }
         Ok(())
+    }
+
+    /// Whether this process is a child of `fork` of the process that opened the device.
+    #[inline]
+    pub(crate) fn is_left(&self) -> bool {
+        self.process.is_left()
     }
 
     /// Takes the lock for a command. Wakes the holder if it sleeps.
@@ -105,7 +113,7 @@ impl Shared {
             Ok(nic) if !self.failed.load(Ordering::Relaxed) => Some(NicGuard::new(nic, self)),
             Ok(_) | Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Poisoned(_)) => {
-                self.stop.store(true, Ordering::SeqCst);
+                self.stop.end();
                 None
             }
         }
@@ -119,7 +127,7 @@ impl Shared {
             return Err(Error::Closed);
         }
         let locked = self.nic.lock().map_err(|_| {
-            self.stop.store(true, Ordering::SeqCst);
+            self.stop.end();
             Error::Closed
         })?;
         if self.failed.load(Ordering::Relaxed) {
@@ -167,7 +175,7 @@ impl Shared {
         self.posted.any()
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
             || self.control_waiting.load(Ordering::SeqCst) > 0
-            || self.stop.load(Ordering::SeqCst)
+            || self.stop.is_ending()
     }
 
     /// Sleeps in the datapath, up to `limit`, until something can be done.
@@ -201,7 +209,12 @@ impl Shared {
         let mut queues = lock(&self.queues);
         change(&mut queues);
         let sends: u64 = queues.iter().map(|q| u64::from(q.sq_slots.limit())).sum();
-        self.sends_limited.store(sends > u64::from(self.attr.max_wr), Ordering::Release);
+        self.sends_limited.store(sends > u64::from(self.common.attr.max_wr), Ordering::Release);
+    }
+
+    /// Number of its queue pairs.
+    pub(crate) fn queue_pairs(&self) -> usize {
+        lock(&self.queues).len()
     }
 
     /// Whether the engine's table has room for another send request. Requests are counted only if
@@ -209,7 +222,7 @@ impl Shared {
     /// find the last free entry: the request that does not get it waits in its ring.
     #[inline]
     pub(crate) fn sends_have_room(&self) -> bool {
-        !self.sends_limited.load(Ordering::Acquire) || self.sends_used() < self.attr.max_wr
+        !self.sends_limited.load(Ordering::Acquire) || self.sends_used() < self.common.attr.max_wr
     }
 
     #[cold]
@@ -220,18 +233,18 @@ impl Shared {
 
 /// Owns the device; dropped with the last handle on it or on one of its objects.
 pub(crate) struct Owner {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    shards: Box<[Arc<Shared>]>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     closed: AtomicBool,
     warnings: Vec<String>,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.shared.process.is_left() {
+        if self.shards[0].is_left() {
             // A child of `fork` has no thread of the parent and must not talk to its peers.
-            std::mem::forget(Arc::clone(&self.shared));
-            std::mem::forget(lock(&self.thread).take());
+            self.shards.iter().for_each(|shard| std::mem::forget(Arc::clone(shard)));
+            std::mem::forget(std::mem::take(&mut *lock(&self.threads)));
             return;
         }
         self.close();
@@ -244,25 +257,30 @@ impl Owner {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.waker.wake();
-        if self.shared.holder.is_me() {
+        for shard in &self.shards {
+            shard.stop.end();
+            shard.waker.wake();
+        }
+        if self.shards.iter().any(|shard| shard.holder.is_me()) {
             // In a signal handler that interrupted a turn of this thread: the lock stays held, and
             // the device's thread may wait for it for ever.
             return;
         }
-        self.shared.driving.callers.rest();
-        if let Some(thread) = lock(&self.thread).take() {
+        self.shards.iter().for_each(|shard| shard.driving.callers.rest());
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
             // A panic of the thread has printed its message; the device is closed either way.
             let _ = thread.join();
         }
-        if let Ok(mut nic) = self.shared.nic_for_driver() {
-            nic.say_goodbye(&self.shared);
+        // Of several shards, each says goodbye in its own thread, all at the same time.
+        if let [only] = &*self.shards
+            && let Ok(mut nic) = only.nic_for_driver()
+        {
+            nic.say_goodbye(only);
         }
     }
 }
 
-/// An SRD device: an engine with its sockets, and the factory of all other objects.
+/// An SRD device: engines with their sockets, and the factory of all other objects.
 ///
 /// Cheap to clone; every object holds it, and the device closes (telling its peers) when the last
 /// handle is gone. A child of `fork` cannot use it.
@@ -303,43 +321,46 @@ impl Device {
     pub fn open(mut config: DeviceConfig) -> Result<Self, DeviceError> {
         let (progress, watch) = (config.progress, config.watch.take());
         let parts = open::open(config)?;
-        let shared = Arc::new(Shared {
-            slot: parts.nic.engine.config().slot,
-            process: Process::current(),
-            driving: Driving::new(progress),
-            control_waiting: AtomicU32::new(0),
-            rest: Rest::new(),
-            waker: parts.nic.net.waker(),
-            posted: DirtySet::default(),
-            polled: DirtySet::default(),
-            held: AtomicBool::new(false),
-            regions: RegionViews::default(),
-            queues: Mutex::default(),
-            sends_limited: AtomicBool::new(false),
-            events: EventQueue::new(watch)
-                .map_err(|source| DeviceError::Os { what: "making an event counter", source })?,
-            stop: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
-            attr: parts.attr,
-            port: parts.port,
-            nic: Mutex::new(parts.nic),
-            holder: Holder::default(),
-        });
-        let thread = match progress {
-            Progress::Caller => None,
-            Progress::Thread { spin } => {
-                Some(thread::start(Arc::clone(&shared), thread::Manner::Always { spin })?)
-            }
-            Progress::Shared { idle } => {
-                Some(thread::start(Arc::clone(&shared), thread::Manner::WhenIdle { idle })?)
-            }
+        let events = EventQueue::new(watch)
+            .map_err(|source| DeviceError::Os { what: "making an event counter", source })?;
+        let common = Arc::new(Common::new(parts.attr, parts.port, events));
+        let shard = |(index, nic): (usize, Nic)| {
+            Arc::new(Shared {
+                common: Arc::clone(&common),
+                index: index as u8,
+                slot: nic.engine.config().slot,
+                process: Process::current(),
+                driving: Driving::new(progress),
+                control_waiting: AtomicU32::new(0),
+                rest: Rest::new(),
+                waker: nic.net.waker(),
+                posted: DirtySet::default(),
+                polled: DirtySet::default(),
+                held: AtomicBool::new(false),
+                queues: Mutex::default(),
+                sends_limited: AtomicBool::new(false),
+                stop: Stop::default(),
+                failed: AtomicBool::new(false),
+                nic: Mutex::new(nic),
+                holder: Holder::default(),
+            })
         };
-        if let Some(thread) = &thread {
-            shared.driving.callers.thread_set(thread.thread().clone());
+        let shards: Box<[_]> = parts.nics.into_iter().enumerate().map(shard).collect();
+        common.shards_set(&shards);
+        let owner = Owner {
+            shards,
+            threads: Mutex::default(),
+            closed: AtomicBool::new(false),
+            warnings: parts.warnings,
+        };
+        // If a thread cannot be started, the owner closes what runs.
+        for shard in &owner.shards {
+            let Some(manner) = thread::Manner::of(progress) else { continue };
+            let thread = thread::start(Arc::clone(shard), manner)?;
+            shard.driving.callers.thread_set(thread.thread().clone());
+            lock(&owner.threads).push(thread);
         }
-        let thread = Mutex::new(thread);
-        let closed = AtomicBool::new(false);
-        Ok(Self(Arc::new(Owner { shared, thread, closed, warnings: parts.warnings })))
+        Ok(Self(Arc::new(owner)))
     }
 
     /// Closes the device while objects of it may still exist, for process exit: refuses new
@@ -347,7 +368,7 @@ impl Device {
     /// sends Close. That takes as long as a peer needs, at most one second. A device whose last
     /// handle is dropped closes by itself. In a child of `fork` this call does nothing.
     pub fn close(&self) {
-        if !self.shared().process.is_left() {
+        if !self.shared().is_left() {
             self.0.close();
         }
     }
@@ -356,10 +377,11 @@ impl Device {
     /// event [`AsyncEvent::DeviceFatal`] reports it, and only destroying objects still works. For
     /// callers that caught a panic of their own and cannot continue.
     pub fn fail(&self) {
-        let shared = self.shared();
-        // A poisoned lock means that this was done already.
-        if let Ok(mut nic) = shared.nic_to_destroy() {
-            nic.fail(shared);
+        for shard in self.shards() {
+            // A poisoned lock means that this was done already.
+            if let Ok(mut nic) = shard.nic_to_destroy() {
+                nic.fail(shard);
+            }
         }
     }
 
@@ -371,20 +393,32 @@ impl Device {
         panic!("on purpose, with the engine's lock held");
     }
 
-    /// Whether the device has failed; see [`Device::fail`].
+    /// Whether the device has failed, all of it; see [`Device::fail`].
     #[inline]
     pub fn has_failed(&self) -> bool {
-        self.shared().failed.load(Ordering::Relaxed)
+        self.shards().iter().all(|shard| shard.failed.load(Ordering::Relaxed))
     }
 
     /// Whether this process is a child of `fork` of the process that opened the device. A child
     /// cannot use the device.
     pub fn is_left(&self) -> bool {
-        self.shared().process.is_left()
+        self.shared().is_left()
     }
 
+    /// The first shard, for what all have in common.
     pub(crate) fn shared(&self) -> &Shared {
-        &self.0.shared
+        &self.0.shards[0]
+    }
+
+    /// All shards, at least one.
+    #[inline]
+    pub(crate) fn shards(&self) -> &[Arc<Shared>] {
+        &self.0.shards
+    }
+
+    /// Number of shards: engines that work at the same time, each for some of the queue pairs.
+    pub fn shard_count(&self) -> usize {
+        self.0.shards.len()
     }
 
     /// Whether both handles refer to the same device.
@@ -407,35 +441,44 @@ impl Device {
     /// # Errors
     /// The device is not usable.
     pub fn seal(&self) -> Result<Option<crate::SealStatus>, Error> {
-        Ok(self.shared().nic()?.seal.as_ref().map(|seal| seal.status()))
+        let mut all: Option<crate::SealStatus> = None;
+        for shard in self.shards() {
+            let Some(one) = shard.nic()?.seal.as_ref().map(|seal| seal.status()) else { continue };
+            match &mut all {
+                Some(all) => all.add(one),
+                None => all = Some(one),
+            }
+        }
+        Ok(all)
     }
 
     /// Limits and capabilities of the device.
     pub fn attr(&self) -> &DeviceAttr {
-        &self.shared().attr
+        &self.shared().common.attr
     }
 
     /// The device's port: MTU, addresses.
     pub fn port(&self) -> &PortAttr {
-        &self.shared().port
+        &self.shared().common.port
     }
 
     /// Address of this device, which peers pass to [`ProtectionDomain::ah_create`].
     pub fn ip(&self) -> IpAddr {
-        self.shared().port.ip
+        self.shared().common.port.ip
     }
 
     /// The address as a GID.
     pub fn gid(&self) -> [u8; 16] {
-        self.shared().port.gid
+        self.shared().common.port.gid
     }
 
     /// Largest message in bytes: the device MTU.
     pub fn mtu(&self) -> usize {
-        self.shared().port.max_msg_sz as usize
+        self.shared().common.port.max_msg_sz as usize
     }
 
-    /// Engine slot: the high byte of every QPN of this device.
+    /// Engine slot: the high byte of every QPN of this device; of the first shard's QPNs if it has
+    /// several.
     pub fn slot(&self) -> u8 {
         self.shared().slot
     }
@@ -473,18 +516,22 @@ impl Device {
         CompletionChannel::new(self.clone())
     }
 
-    /// Takes one turn of the engine: takes posts, receives, sends, delivers completions. Returns
+    /// Takes one turn of each engine: takes posts, receives, sends, delivers completions. Returns
     /// whether anything was done. Does nothing while another thread drives the engine.
     ///
-    /// Needed with [`Progress::Caller`]; allowed if a thread of the device drives the engine.
+    /// Needed with [`Progress::Caller`](crate::Progress::Caller); allowed if a thread of the device drives the engine.
     ///
     /// # Errors
     /// In a child of `fork`, or when the device is shut down.
     pub fn progress(&self) -> Result<bool, Error> {
-        let shared = self.shared();
-        shared.check()?;
-        let Some(mut nic) = shared.try_nic() else { return Ok(false) };
-        Ok(nic.turn(shared) != Turn::default())
+        let mut done = false;
+        for shard in self.shards() {
+            shard.check()?;
+            if let Some(mut nic) = shard.try_nic() {
+                done |= nic.turn(shard) != Turn::default();
+            }
+        }
+        Ok(done)
     }
 
     /// Sleeps up to `timeout` (`None` = no limit) until there may be something to do, then takes a
@@ -496,7 +543,8 @@ impl Device {
         let shared = self.shared();
         shared.check()?;
         let deadline = timeout.map(|t| Instant::now() + t);
-        let Some(mut nic) = shared.try_nic() else {
+        let only = self.shard_count() == 1;
+        let Some(mut nic) = shared.try_nic().filter(|_| only) else {
             // Another thread drives. Check again soon, since it may stop driving.
             std::thread::sleep(timeout.map_or(thread::HANDOVER, |t| t.min(thread::HANDOVER)));
             return Ok(false);
@@ -508,39 +556,52 @@ impl Device {
 
     /// The oldest asynchronous event, if there is one.
     pub fn event_get(&self) -> Option<AsyncEvent> {
-        self.shared().events.pop()
+        self.shared().common.events.pop()
     }
 
     /// A descriptor that is readable while asynchronous events are pending.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
-        self.shared().events.fd()
+        self.shared().common.events.fd()
     }
 
-    /// Counters of the engine, the datapath and the device since it was opened.
+    /// Counters of the engines, the datapaths and the device since it was opened.
     ///
     /// # Errors
     /// As [`Device::progress`].
     pub fn counters(&self) -> Result<DeviceCounters, Error> {
-        let shared = self.shared();
-        let nic = shared.nic()?;
-        Ok(DeviceCounters::collect(&nic, shared.events.dropped()))
+        let dropped = self.shared().common.events.dropped();
+        let mut all = DeviceCounters::collect(&*self.shared().nic()?, dropped);
+        for shard in &self.shards()[1..] {
+            all.add(&DeviceCounters::collect(&*shard.nic()?, 0));
+        }
+        Ok(all)
     }
 
     /// The paths to an address, one entry per path; empty if no packet was ever sent to the
-    /// address.
+    /// address. With several shards, an entry has the packets of all, and the state of the one that
+    /// sent most.
     ///
     /// # Errors
     /// As [`Device::progress`].
     pub fn path_stats(&self, ip: IpAddr) -> Result<Vec<PathStats>, Error> {
-        Ok(self.shared().nic()?.engine.path_stats(ip))
+        let mut all = Vec::new();
+        for shard in self.shards() {
+            shards::paths_add(&mut all, shard.nic()?.engine.path_stats(ip));
+        }
+        Ok(all)
     }
 
-    /// State, outstanding requests, rate and RTT of each peer engine.
+    /// State, outstanding requests, rate and RTT of each peer engine; with several shards, as each
+    /// of them knows it.
     ///
     /// # Errors
     /// As [`Device::progress`].
     pub fn context_stats(&self) -> Result<Vec<ContextStats>, Error> {
-        Ok(self.shared().nic()?.engine.context_stats())
+        let mut all = Vec::new();
+        for shard in self.shards() {
+            all.extend(shard.nic()?.engine.context_stats());
+        }
+        Ok(all)
     }
 }
 
@@ -548,9 +609,10 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = self.shared();
         f.debug_struct("Device")
-            .field("ip", &shared.port.ip)
+            .field("ip", &shared.common.port.ip)
             .field("slot", &shared.slot)
-            .field("mtu", &shared.port.max_msg_sz)
+            .field("shards", &self.shard_count())
+            .field("mtu", &shared.common.port.max_msg_sz)
             .finish_non_exhaustive()
     }
 }

@@ -27,21 +27,40 @@ impl Driving {
 }
 
 impl Shared {
-    /// Drives the engine for a poll that found its queue empty; returns whether anything was done.
-    /// `stays`: the caller will poll again soon, so the device's thread need not drive.
+    /// Whether a poll that found its queue empty drives, and whether it does so instead of the
+    /// device's thread: `stays`: the caller will poll again soon.
     #[inline]
-    pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
-        let stays = match self.driving.progress {
-            Progress::Thread { .. } => return false,
+    fn drive_begin(&self, stays: bool) -> Option<bool> {
+        match self.driving.progress {
+            Progress::Thread { .. } => None,
             Progress::Shared { .. } if stays => {
                 self.driving.callers.begin();
                 if self.rest.needs_wake() {
                     self.waker.wake();
                 }
-                true
+                Some(true)
             }
-            Progress::Caller | Progress::Shared { .. } => false,
-        };
+            Progress::Caller | Progress::Shared { .. } => Some(false),
+        }
+    }
+
+    /// Drives the engine for a poll that found its queue empty and that serves several shards.
+    /// Returns whether anything was done, and when the turn began in ns, 0 if there was none.
+    pub(crate) fn drive_among_others(&self, stays: bool) -> (bool, u64) {
+        let Some(stays) = self.drive_begin(stays) else { return (false, 0) };
+        let Some(mut nic) = self.try_nic() else { return (false, 0) };
+        let done = nic.turn(self) != Turn::default();
+        if stays {
+            self.driving.callers.turned(nic.turned_at.0);
+        }
+        (done, nic.turned_at.0)
+    }
+
+    /// Drives the engine for a poll that found its queue empty; returns whether anything was done.
+    /// `stays`: the caller will poll again soon, so the device's thread need not drive.
+    #[inline]
+    pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
+        let Some(stays) = self.drive_begin(stays) else { return false };
         let Some(mut nic) = self.try_nic() else { return false };
         let mut done = nic.turn(self) != Turn::default();
         if stays {

@@ -34,7 +34,7 @@ pub(crate) struct Holder(AtomicUsize);
 impl Holder {
     /// A number that no other thread of now has, and not 0.
     #[inline]
-    fn me() -> usize {
+    pub(crate) fn me() -> usize {
         thread_local!(static HERE: u8 = const { 0 });
         HERE.with(|here| ptr::from_ref(here).addr())
     }
@@ -46,7 +46,7 @@ impl Holder {
     }
 
     #[inline]
-    fn set(&self, holder: usize) {
+    pub(crate) fn set(&self, holder: usize) {
         self.0.store(holder, Ordering::Relaxed);
     }
 }
@@ -102,9 +102,11 @@ impl Nic {
         }
         // Completions before the closed state: a thread that sees the device closed has seen all of
         // them.
-        shared.events.push(AsyncEvent::DeviceFatal);
+        if shared.common.failing_begin() {
+            shared.common.events.push(AsyncEvent::DeviceFatal);
+        }
         self.tables.requests_end();
-        shared.stop.store(true, Ordering::SeqCst);
+        shared.stop.end();
         // Requests that were posted meanwhile end as well.
         self.tables.requests_end();
         shared.failed.store(true, Ordering::SeqCst);
@@ -112,6 +114,7 @@ impl Nic {
             side.fresh = false;
             side.notify();
         }
+        shared.common.fail_others(shared.index);
     }
 }
 

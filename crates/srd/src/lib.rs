@@ -95,6 +95,7 @@ mod regions;
 mod rest;
 mod sealing;
 mod settings;
+mod shards;
 mod share;
 mod status;
 mod sync;
@@ -127,6 +128,7 @@ pub use queue::{
 
 pub use sealing::SealStatus;
 pub use settings::{SETTINGS_FILE, SettingsFile, setting, settings_file};
+pub use shards::SHARDS_MAX;
 pub use srd_core::{
     Access, AhId, CloseCode, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState,
     QpType, Qpn, Span, Status,

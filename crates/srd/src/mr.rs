@@ -71,16 +71,25 @@ impl MemoryRegion {
     }
 
     fn enter(pd: &ProtectionDomain, memory: Memory) -> Result<Self, Error> {
-        let shared = pd.device().shared();
-        let mut nic = shared.nic()?;
-        let key = nic
-            .engine
-            .mr_register(pd.id(), memory.addr(), memory.len() as u64, memory.access())
-            .map_err(|e| Error::from_core(e, "memory region"))?;
+        let device = pd.device();
         let memory = Arc::new(memory);
-        let id = nic.tables.regions.insert(key.0, Arc::clone(&memory));
-        drop(nic);
-        shared.regions.insert(key.0, RegionView::new(id, &memory));
+        let (addr, len, access) = (memory.addr(), memory.len() as u64, memory.access());
+        let register = |nic: &mut Nic, chosen: Option<(MrKey, RegionId)>| {
+            let key = match chosen {
+                None => nic.engine.mr_register(pd.id(), addr, len, access),
+                Some((key, _)) => {
+                    nic.engine.mr_register_as(pd.id(), addr, len, access, key).map(|()| key)
+                }
+            };
+            let key = key.map_err(|e| Error::from_core(e, "memory region"))?;
+            Ok((key, nic.tables.regions.insert(key.0, Arc::clone(&memory))))
+        };
+        let deregister = |nic: &mut Nic, (key, _): (MrKey, RegionId)| {
+            let _ = nic.engine.mr_deregister(key);
+            nic.tables.regions.remove(key.0);
+        };
+        let (key, id) = device.create_on_all(register, deregister)?;
+        device.shared().common.regions.insert(key.0, RegionView::new(id, &memory));
         Ok(Self { pd: pd.clone(), memory, key, id })
     }
 
@@ -182,16 +191,19 @@ fn check(pd: &ProtectionDomain, len: usize, access: Access) -> Result<(), Error>
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         let device: &Device = self.pd.device();
-        let shared = device.shared();
-        let Ok(mut nic) = shared.nic_to_destroy() else { return };
-        shared.regions.remove(self.key.0);
-        // Posts in progress end with the same status as posts after the deregistration.
-        let now = Nic::now();
-        nic.take_posts(shared, now);
-        let _ = nic.engine.mr_deregister(self.key);
-        nic.tables.regions.remove(self.key.0);
-        nic.forget_memory(self.id);
-        nic.deliver(shared);
+        device.destroy_on_all(|shard, nic| {
+            // Before any shard forgets it, no post may name it.
+            if shard.index == 0 {
+                shard.common.regions.remove(self.key.0);
+            }
+            // Posts in progress end with the same status as posts after the deregistration.
+            let now = Nic::now();
+            nic.take_posts(shard, now);
+            let _ = nic.engine.mr_deregister(self.key);
+            nic.tables.regions.remove(self.key.0);
+            nic.forget_memory(self.id);
+            nic.deliver(shard);
+        });
     }
 }
 

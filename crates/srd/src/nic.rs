@@ -3,19 +3,28 @@
 
 use crate::{
     arrivals::Arrivals,
+    device::Shared,
     paths_control::PathsControl,
-    queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
+    queue::{CqCore, CqEntry, Lane, Piece, QpCore, RecvEntry, SendEntry, WrData},
     regions::Regions,
     sealing::Sealing,
     share::Share,
     status::Shown,
+    sync::lock,
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
 use srd_core::{Engine, Opcode, Qpn, RecvHandle, Time, WrHandle, limits};
 use srd_datapath::{Datapath, clock};
 use srd_wire::{AckBlock, ParseError};
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 /// Number of kinds of [`ParseError`].
 pub(crate) const PARSE_ERRORS: usize = 8;
@@ -78,7 +87,9 @@ pub(crate) struct QpSide {
 pub(crate) struct CqSide {
     pub core: Arc<CqCore>,
     pub ring: Producer<CqEntry>,
-    /// The value of [`CqCore::released`] that the engine was told.
+    /// Count of polled completions of this shard; see [`Lane`].
+    pub freed: Arc<AtomicU32>,
+    /// Its value that the engine was told.
     pub released: u32,
     /// Whether completions were put into the ring since the user was last notified.
     pub fresh: bool,
@@ -149,6 +160,24 @@ impl Tables {
         let SendEntry { wr, data, .. } = entry;
         let (wr_id, op) = (wr.wr_id, wr.op);
         self.wrs[index] = WrSlot { qpn, wr_id, op, data: data.copy(), live: true };
+    }
+
+    /// Gives a completion queue a ring for this shard's completions, at its first queue pair here.
+    pub(crate) fn cq_attach(&mut self, shared: &Shared, core: &Arc<CqCore>) {
+        let index = usize::from(core.id.0);
+        if index >= self.cqs.len() {
+            self.cqs.resize_with(index + 1, || None);
+        }
+        let side = &mut self.cqs[index];
+        if side.is_some() {
+            return;
+        }
+        let (ring, consumer) = rtrb::RingBuffer::new(2 * core.slots.limit() as usize);
+        let freed = Arc::new(AtomicU32::new(0));
+        let (shard, released) = (shared.index, Arc::clone(&freed));
+        lock(&core.reader).lane_add(Lane { shard, ring: consumer, released });
+        core.shards.fetch_or(1 << shard, Ordering::Release);
+        *side = Some(CqSide { core: Arc::clone(core), ring, freed, released: 0, fresh: false });
     }
 
     /// Whether all the regions are still registered.

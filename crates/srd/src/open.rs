@@ -1,7 +1,7 @@
 //! Creates an engine with a datapath from a configuration.
 
 use crate::{
-    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr,
+    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr, Progress, SHARDS_MAX,
     arrivals::Arrivals,
     caps,
     config::SecretsSink,
@@ -17,16 +17,20 @@ use crate::{
     settings::settings_file,
     share::Share,
     status::{Shown, Wanted},
+    sync::lock,
 };
 use srd_core::{
     Engine, EngineConfig, Time,
     config::{Integrity, RatePolicy},
     limits,
 };
-use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
+use srd_datapath::{Datapath, OpenError, UdpConfig, UdpDatapath, route};
 use srd_seal::Policy;
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
 
 /// Datagrams of one batch that are copied and sealed: one for each packet, and a few more, because
 /// a packet that opens a context may become two.
@@ -35,46 +39,129 @@ const SEALED_BATCH: usize = TX_BATCH + TX_BATCH / 4;
 /// Least MTU of a device in bytes.
 const MTU_MIN: u16 = 64;
 
-/// An engine ready to run.
+/// Engines ready to run.
 pub(crate) struct Opened {
-    pub nic: Nic,
+    /// One for each shard.
+    pub nics: Vec<Nic>,
     pub attr: DeviceAttr,
     pub port: PortAttr,
     pub warnings: Vec<String>,
 }
 
-/// The datapath, and warnings about the host that opening it found.
+/// A shard's datapath, and what opening it found.
 struct Net {
     datapath: Box<dyn Datapath>,
-    warnings: Vec<String>,
     rx_budget_bytes: Option<u32>,
     line_bytes_per_sec: Option<u64>,
 }
 
-/// Opens sockets (or takes the given datapath) and creates the engine.
+/// What all shards of a device open with.
+struct Plan {
+    engine: EngineConfig,
+    /// Whether the shards share congestion state with other engines of the host.
+    shares: bool,
+    seal: Option<(Policy, PathBuf)>,
+    secrets: Option<Arc<Mutex<SecretsSink>>>,
+    shows: Option<Wanted>,
+    controlled: bool,
+}
+
+/// Opens sockets (or takes the given datapath) and creates the engines.
 pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if config.port_base == 0 || config.port_base > u16::MAX - 255 {
         return Err(DeviceError::Config("port_base must be from 1 to 65280: 256 ports follow it"));
     }
     // It may ask for a seal: no device without it because of a slip of the pen.
     settings_file().map_err(DeviceError::Settings)?;
+    let mut warnings = Vec::new();
+    let shards = shards_of(&config, &mut warnings)?;
+    let shows = Wanted::of(&config);
+    let controlled = is_controlled(&config);
     // A datapath of the caller's, or one with injected faults, says nothing about the host's
     // network.
     let own_net = config.datapath.is_some() || config.wrap.is_some();
-    let (shows, controlled) = (Wanted::of(&config), is_controlled(&config));
-    let mut net = match config.datapath.take() {
-        Some(datapath) => {
-            Net { datapath, warnings: Vec::new(), rx_budget_bytes: None, line_bytes_per_sec: None }
-        }
-        None => udp_open(&mut config)?,
-    };
-    if let Some(wrap) = config.wrap.take() {
-        net.datapath = wrap(net.datapath);
-    }
+    let nets = nets_open(&mut config, shards, &mut warnings)?;
     let seal = sealing::chosen(&config)?;
-    net.warnings.extend(config.key_file_unused());
-    let policy = seal.as_ref().map(|(policy, _)| *policy);
-    let slot = slot_of(net.datapath.as_ref(), &config)?;
+    warnings.extend(config.key_file_unused());
+    let engine = engine_of(&mut config, &nets)?;
+    let plan = Plan {
+        shares: config.share && !own_net && engine.rate.policy == RatePolicy::Srd,
+        engine,
+        seal,
+        secrets: config.capture_secrets.take().map(|sink| Arc::new(Mutex::new(sink))),
+        shows,
+        controlled,
+    };
+    let mut attr = attr_of(&plan.engine);
+    attr.max_qp *= nets.len() as u32;
+    let port = port_of(&plan.engine, nets[0].datapath.port());
+    let mut nics: Vec<Nic> = Vec::new();
+    for net in nets {
+        let mut nic = nic_open(&plan, net, &mut warnings)?;
+        if let Some(first) = nics.first() {
+            nic.engine.region_keys_as(&first.engine);
+        }
+        nics.push(nic);
+    }
+    let policy = plan.seal.as_ref().map(|(policy, _)| *policy);
+    for (i, nic) in nics.iter_mut().enumerate() {
+        for warning in shown_open(nic, plan.shows.as_ref(), policy)
+            .into_iter()
+            .chain(paths_control_open(nic, plan.controlled))
+        {
+            // Of all shards alike.
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        logging::opened(nic, policy, if i == 0 { &warnings } else { &[] });
+    }
+    Ok(Opened { nics, attr, port, warnings })
+}
+
+/// How many shards the device gets; a warning if fewer than it is to have.
+fn shards_of(config: &DeviceConfig, warnings: &mut Vec<String>) -> Result<u16, DeviceError> {
+    if !(1..=SHARDS_MAX).contains(&config.shards) {
+        return Err(DeviceError::Config("shards (SRD_SHARDS) must be a number from 1 to 64"));
+    }
+    let why = match config.progress {
+        _ if config.datapath.is_some() || config.wrap.is_some() => "a datapath of its own",
+        Progress::Caller => "no threads (Progress::Caller)",
+        Progress::Thread { .. } | Progress::Shared { .. } => return Ok(config.shards),
+    };
+    if config.shards > 1 {
+        warnings.push(format!(
+            "the device has 1 shard instead of {}, because it has {why}; set shards (SRD_SHARDS) \
+             to 1 to say so",
+            config.shards
+        ));
+    }
+    Ok(1)
+}
+
+/// The datapaths of the shards.
+fn nets_open(
+    config: &mut DeviceConfig,
+    shards: u16,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Net>, DeviceError> {
+    let (rx_budget_bytes, line_bytes_per_sec) = (None, None);
+    let mut nets = match config.datapath.take() {
+        Some(datapath) => vec![Net { datapath, rx_budget_bytes, line_bytes_per_sec }],
+        None => udp_open(config, shards, warnings)?,
+    };
+    if let Some(wrap) = config.wrap.take()
+        && let Some(net) = nets.pop()
+    {
+        nets.push(Net { datapath: wrap(net.datapath), ..net });
+    }
+    Ok(nets)
+}
+
+/// Configuration of the first shard's engine; those of the others differ in the slot.
+fn engine_of(config: &mut DeviceConfig, nets: &[Net]) -> Result<EngineConfig, DeviceError> {
+    let net = &nets[0];
+    let slot = slot_of(net.datapath.as_ref(), config)?;
     let mtu = mtu_of(net.datapath.as_ref(), config.mtu)?;
     let mtu_max = config.mtu_max.filter(|_| config.mtu.is_none());
     let mtu = mtu.min(mtu_max.unwrap_or(mtu).max(MTU_MIN));
@@ -89,6 +176,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     engine.path.policy = config.path_policy;
     engine.rate.policy = config.rate_policy;
     engine.integrity = if config.integrity { Integrity::On } else { Integrity::Handshakes };
+    engine.engines_of_device = nets.len() as u32;
     if let Some(bytes) = net.rx_budget_bytes {
         engine.rx_budget_bytes = bytes;
     }
@@ -98,21 +186,29 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if let Some(tune) = config.tune.take() {
         tune(&mut engine);
     }
-    let shares = config.share && !own_net && engine.rate.policy == RatePolicy::Srd;
-    let share = share_join(shares, &engine, &mut net.warnings);
-    engine.seals = seal.is_some();
-    let seal = seal.map(|(policy, path)| {
-        let secrets = config.capture_secrets.take();
-        seal_open(&engine, policy, &path, secrets)
+    Ok(engine)
+}
+
+/// Creates the engine of one shard.
+fn nic_open(plan: &Plan, net: Net, warnings: &mut Vec<String>) -> Result<Nic, DeviceError> {
+    let mut engine = plan.engine.clone();
+    engine.slot = (net.datapath.port() - engine.port_base) as u8;
+    let share = share_join(plan.shares, &engine, warnings);
+    engine.seals = plan.seal.is_some();
+    let seal = plan.seal.as_ref().map(|(policy, path)| {
+        let secrets = plan.secrets.as_ref().map(|sink| {
+            let sink = Arc::clone(sink);
+            Box::new(move |line: &str| (*lock(&sink))(line)) as SecretsSink
+        });
+        seal_open(&engine, *policy, path, secrets)
     });
     let seal = seal.transpose()?;
     engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
-    let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
     let tables = Tables::new(engine.ip);
     let engine =
         Engine::new(engine, randomness_from_os()?, Nic::now(), ()).map_err(DeviceError::Config)?;
-    let mut nic = Nic {
+    Ok(Nic {
         engine,
         net: net.datapath,
         tables,
@@ -126,18 +222,16 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         share,
         status: None,
         paths: None,
-    };
-    net.warnings.extend(shown_open(&mut nic, shows.as_ref(), policy));
-    net.warnings.extend(paths_control_open(&mut nic, controlled));
-    logging::opened(&nic, policy, &net.warnings);
-    Ok(Opened { nic, attr, port, warnings: net.warnings })
+    })
 }
 
 /// Takes a slot in the host's table, if that is wanted and possible.
 fn share_join(wanted: bool, engine: &EngineConfig, warnings: &mut Vec<String>) -> Option<Share> {
     let joined = wanted.then(|| Share::join(engine.ip)).transpose();
     joined.unwrap_or_else(|warning| {
-        warnings.push(warning);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
         None
     })
 }
@@ -191,7 +285,13 @@ fn seal_open(
     Sealing::open(engine, policy, path, batch_bytes, secrets).map(Box::new)
 }
 
-fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {
+/// Opens the sockets of each shard: at the configured slot or the first free one, and at the free
+/// ones after it.
+fn udp_open(
+    config: &mut DeviceConfig,
+    shards: u16,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Net>, DeviceError> {
     let local = match &config.bind {
         Bind::Ip(ip) => interface::Local { ip: *ip, scope_id: interface::scope_of(*ip) },
         Bind::Interface(name) => interface::address_of(name)?,
@@ -204,15 +304,36 @@ fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {
     if let Some(tune) = config.tune_udp.take() {
         tune(&mut udp);
     }
-    let datapath = UdpDatapath::open(udp).map_err(DeviceError::Datapath)?;
-    // The kernel also charges its overhead per packet: about half of the buffer holds data.
-    let rx_budget = u32::try_from(datapath.rcvbuf_bytes() / 2).unwrap_or(u32::MAX);
-    Ok(Net {
-        warnings: datapath.rcvbuf_warning().into_iter().collect(),
-        rx_budget_bytes: Some(rx_budget),
-        line_bytes_per_sec: route::link_bits_per_sec(local.ip).map(|bits| bits / 8),
-        datapath: Box::new(datapath),
-    })
+    let mut sockets = vec![UdpDatapath::open(udp.clone()).map_err(DeviceError::Datapath)?];
+    let mut slot = sockets[0].slot();
+    for _ in 0..u8::MAX {
+        if sockets.len() == usize::from(shards) {
+            break;
+        }
+        slot = slot.wrapping_add(1);
+        match UdpDatapath::open(UdpConfig { slot: Some(slot), ..udp.clone() }) {
+            Ok(more) => sockets.push(more),
+            Err(OpenError::SlotTaken { .. }) => {}
+            Err(e) => return Err(DeviceError::Datapath(e)),
+        }
+    }
+    if sockets.len() < usize::from(shards) {
+        warnings.push(format!(
+            "the device has {} shards instead of {shards}, because the other slots of {} are in \
+             use: end programs, set shards (SRD_SHARDS) lower, or choose another port base",
+            sockets.len(),
+            local.ip
+        ));
+    }
+    warnings.extend(sockets[0].rcvbuf_warning());
+    let line_bytes_per_sec = route::link_bits_per_sec(local.ip).map(|bits| bits / 8);
+    let net = |datapath: UdpDatapath| {
+        // The kernel also charges its overhead per packet: about half of the buffer holds data.
+        let rx_budget = u32::try_from(datapath.rcvbuf_bytes() / 2).unwrap_or(u32::MAX);
+        let rx_budget_bytes = Some(rx_budget);
+        Net { datapath: Box::new(datapath), rx_budget_bytes, line_bytes_per_sec }
+    };
+    Ok(sockets.into_iter().map(net).collect())
 }
 
 /// The slot that the datapath's port implies.

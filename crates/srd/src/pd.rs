@@ -1,6 +1,6 @@
 //! Protection domains: which objects may be used together.
 
-use crate::{AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair};
+use crate::{AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair, nic::Nic};
 use srd_core::{Access, PdId};
 use std::{net::IpAddr, sync::Arc};
 
@@ -17,19 +17,22 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
+        self.device.destroy_on_all(|_, nic| {
             // Every object created from it held it, so no user is left.
             let _ = nic.engine.pd_destroy(self.id);
-        }
+        });
     }
 }
 
 impl ProtectionDomain {
     pub(crate) fn create(device: &Device) -> Result<Self, Error> {
-        let id = {
-            let mut nic = device.shared().nic()?;
-            nic.engine.pd_create().map_err(|e| Error::from_core(e, "protection domain"))?
+        let create = |nic: &mut Nic, _| {
+            nic.engine.pd_create().map_err(|e| Error::from_core(e, "protection domain"))
         };
+        let destroy = |nic: &mut Nic, id| {
+            let _ = nic.engine.pd_destroy(id);
+        };
+        let id = device.create_on_all(create, destroy)?;
         Ok(Self(Arc::new(Inner { device: device.clone(), id })))
     }
 

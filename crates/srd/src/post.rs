@@ -155,14 +155,14 @@ impl QueuePair {
     /// [`QueuePair::enqueue_recv`] put into the queues.
     #[inline]
     pub fn doorbell(&self) {
-        self.device().shared().note_post(usize::from(self.core.qpn.index()));
+        self.shard.note_post(usize::from(self.core.qpn.index()));
     }
 
     /// [`QueuePair::doorbell`] for receives only. They take effect when messages arrive: a sleeping
     /// device need not wake up for them.
     #[inline]
     pub fn doorbell_recv(&self) {
-        self.device().shared().note_recvs(usize::from(self.core.qpn.index()));
+        self.shard.note_recvs(usize::from(self.core.qpn.index()));
     }
 
     /// Like [`QueuePair::post_send`] for one of several requests: the device need not start on it
@@ -171,7 +171,7 @@ impl QueuePair {
     /// # Errors
     /// See [`PostError`]; nothing was enqueued.
     pub fn enqueue_send(&self, wr: &SendWr<'_>, faults: Faults) -> Result<(), PostError> {
-        let shared = self.device().shared();
+        let shared = &*self.shard;
         self.check_send(wr)?;
         let core = &self.core;
         let mut sq = lock(&core.sq);
@@ -232,7 +232,7 @@ impl QueuePair {
     /// Checks of a request that do not depend on its data.
     #[inline]
     fn check_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        check_alive(self.device().shared())?;
+        check_alive(&self.shard)?;
         if !matches!(self.core.state(), QpState::Rts | QpState::Sqd) {
             return Err(PostError::BadState);
         }
@@ -288,8 +288,7 @@ impl QueuePair {
     /// # Errors
     /// See [`PostError`]; nothing was enqueued.
     pub fn enqueue_recv(&self, wr: &RecvWr<'_>, faults: Faults) -> Result<(), PostError> {
-        let shared = self.device().shared();
-        check_alive(shared)?;
+        check_alive(&self.shard)?;
         let core = &self.core;
         if matches!(core.state(), QpState::Reset | QpState::Err) {
             return Err(PostError::BadState);
@@ -387,7 +386,7 @@ impl QueuePair {
         sge: &Sge,
         written: bool,
     ) -> Result<Piece, PostError> {
-        let views = &self.device().shared().regions;
+        let views = &self.shard.common.regions;
         let region = regions.get(views, sge.lkey).ok_or(PostError::BadLkey)?;
         if region.pd != self.core.pd {
             return Err(PostError::WrongPd);

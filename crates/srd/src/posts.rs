@@ -79,7 +79,7 @@ impl Nic {
         let Self { engine, tables, .. } = self;
         shared.polled.drain(tables.cqs.len(), |index| {
             if let Some(Some(cq)) = tables.cqs.get_mut(index) {
-                let released = cq.core.released.load(Ordering::Acquire);
+                let released = cq.freed.load(Ordering::Acquire);
                 let n = released.wrapping_sub(std::mem::replace(&mut cq.released, released));
                 engine.cq_release(cq.core.id, n);
             }

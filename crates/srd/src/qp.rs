@@ -3,6 +3,7 @@
 use crate::{
     CompletionQueue, Device, Error, ProtectionDomain,
     budget::QueueSlots,
+    device::Shared,
     nic::{Nic, QpSide},
     queue::{
         INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, Poster, QpCore, RECV_SGES_MAX, SEND_SGES_MAX,
@@ -11,7 +12,10 @@ use crate::{
     sync::lock,
 };
 use srd_core::{QpAttr, QpModify, QpState, QpType, Qpn, WrHandle, limits};
-use std::sync::{Arc, Mutex, atomic::AtomicU8};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, atomic::AtomicU8},
+};
 
 /// How to create a queue pair. Start from [`QpInit::srd`] or [`QpInit::ud`], then change fields.
 #[derive(Clone, Copy, Debug)]
@@ -83,21 +87,45 @@ impl<'a> QpInit<'a> {
 
 /// A queue pair. Posting is safe from several threads; dropping it destroys it: outstanding
 /// requests are withdrawn without completion, and completions not yet polled are removed.
-#[derive(Debug)]
 pub struct QueuePair {
     pub(crate) pd: ProtectionDomain,
     pub(crate) core: Arc<QpCore>,
+    /// The shard that it belongs to.
+    pub(crate) shard: Arc<Shared>,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair").field("core", &self.core).finish_non_exhaustive()
+    }
 }
 
 impl QueuePair {
     pub(crate) fn create(pd: &ProtectionDomain, init: &QpInit<'_>) -> Result<Self, Error> {
         let device = pd.device();
         init.check(device)?;
+        // The shard with the fewest queue pairs that has a number left.
+        let mut full = Error::Closed;
+        for shard in device.shards_by_load(init) {
+            match Self::create_in(pd, init, shard) {
+                Err(e @ Error::NoRoom(_)) => full = e,
+                other => return other,
+            }
+        }
+        Err(full)
+    }
+
+    /// Creates it in this shard.
+    fn create_in(
+        pd: &ProtectionDomain,
+        init: &QpInit<'_>,
+        shard: &Arc<Shared>,
+    ) -> Result<Self, Error> {
         let (sends_tx, sends) = rtrb::RingBuffer::new(init.sq_depth as usize);
         let (recvs_tx, recvs) = rtrb::RingBuffer::new(init.rq_depth as usize);
-        let mut nic = device.shared().nic()?;
+        let mut nic = shard.nic()?;
         let qpn = nic
             .engine
             .qp_create(
@@ -113,6 +141,9 @@ impl QueuePair {
                 },
             )
             .map_err(|e| Error::from_core(e, "queue pair"))?;
+        for cq in [init.send_cq, init.recv_cq] {
+            nic.tables.cq_attach(shard, cq.core());
+        }
         let core = Arc::new(QpCore {
             qpn,
             kind: init.kind,
@@ -135,11 +166,12 @@ impl QueuePair {
             recv_slots: Vec::new(),
             held: false,
         }));
-        device.shared().queues_change(|queues| queues.push(Arc::clone(&core)));
+        shard.queues_change(|queues| queues.push(Arc::clone(&core)));
         drop(nic);
         Ok(Self {
             pd: pd.clone(),
             core,
+            shard: Arc::clone(shard),
             send_cq: init.send_cq.clone(),
             recv_cq: init.recv_cq.clone(),
         })
@@ -222,7 +254,7 @@ impl QueuePair {
     /// # Errors
     /// The change of state or a value is not allowed, or the device is not usable.
     pub fn modify(&self, change: QpModify) -> Result<(), Error> {
-        let shared = self.device().shared();
+        let shared = &*self.shard;
         let mut nic = shared.nic()?;
         let now = Nic::now();
         let index = usize::from(self.core.qpn.index());
@@ -239,7 +271,7 @@ impl QueuePair {
         nic.take_posts_of(shared, now, index);
         nic.deliver(shared);
         if change.state == Some(QpState::Reset) {
-            nic.qp_forget(self.core.qpn);
+            nic.qp_forget(shared.index, self.core.qpn);
         }
         Ok(())
     }
@@ -249,18 +281,18 @@ impl QueuePair {
     /// # Errors
     /// The device is not usable.
     pub fn query(&self) -> Result<QpAttr, Error> {
-        let nic = self.device().shared().nic()?;
+        let nic = self.shard.nic()?;
         nic.engine.qp_query(self.core.qpn).map_err(|e| Error::from_core(e, "queue pair"))
     }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        let shared = self.pd.device().shared();
+        let shared = &*self.shard;
         let Ok(mut nic) = shared.nic_to_destroy() else { return };
         let _ = nic.engine.qp_destroy(Nic::now(), self.core.qpn);
         nic.deliver(shared);
-        nic.qp_forget(self.core.qpn);
+        nic.qp_forget(shared.index, self.core.qpn);
         nic.tables.qps[usize::from(self.core.qpn.index())] = None;
         shared.queues_change(|queues| queues.retain(|q| q.qpn != self.core.qpn));
     }
@@ -269,7 +301,7 @@ impl Drop for QueuePair {
 impl Nic {
     /// Drops all requests of a queue pair that the engine has destroyed: those in the rings and
     /// tables, and completions not polled.
-    fn qp_forget(&mut self, qpn: Qpn) {
+    fn qp_forget(&mut self, shard: u8, qpn: Qpn) {
         for index in 0..self.tables.wrs.len() {
             if self.tables.wrs[index].live && self.tables.wrs[index].qpn == qpn {
                 self.tables.withdraw(WrHandle(index as u32));
@@ -290,7 +322,7 @@ impl Nic {
         core.rq_slots.give(recvs);
         core.recv_cq.slots.give(recvs);
         for cq in [&core.send_cq, &core.recv_cq] {
-            let (engine, all) = lock(&cq.reader).purge(qpn);
+            let (engine, all) = lock(&cq.reader).purge(shard, qpn);
             self.engine.cq_release(cq.id, engine);
             cq.slots.give(all);
         }

@@ -14,7 +14,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicBool, AtomicU8, AtomicU32},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -103,33 +103,107 @@ pub(crate) struct CqEntry {
     pub engine_slot: bool,
 }
 
-/// The reader's state of a completion queue's ring.
+/// The ring of one shard's completions to a queue, at the reader's end.
 #[derive(Debug)]
-pub(crate) struct CqReader {
+pub(crate) struct Lane {
+    /// Number of the shard.
+    pub shard: u8,
     pub ring: Consumer<CqEntry>,
-    /// Completions taken out of the ring when a queue pair was destroyed; older than the ring's
-    /// content.
-    pub stash: VecDeque<CqEntry>,
+    /// Count of polled completions with a slot reserved in the shard's engine, since creation;
+    /// wraps around. Written under the reader's lock.
+    pub released: Arc<AtomicU32>,
+}
+
+impl Lane {
+    /// Tells the engine of `n` freed slots.
+    fn release(&self, n: u32) {
+        let released = self.released.load(Ordering::Relaxed);
+        self.released.store(released.wrapping_add(n), Ordering::Release);
+    }
+}
+
+/// The reader's state of a completion queue.
+#[derive(Debug, Default)]
+pub(crate) struct CqReader {
+    /// One ring for each shard with a queue pair that uses the queue.
+    lanes: Vec<Lane>,
+    /// The ring to read first, so that none waits for another.
+    next: usize,
+    /// Completions taken out of a ring when a queue pair was destroyed, each with its shard; older
+    /// than the ring's content.
+    stash: VecDeque<(u8, CqEntry)>,
 }
 
 impl CqReader {
-    /// The oldest completion.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<CqEntry> {
-        if let Some(entry) = self.stash.pop_front() {
-            return Some(entry);
-        }
-        self.ring.pop().ok()
+    /// Adds the ring of a shard that has none yet.
+    pub(crate) fn lane_add(&mut self, lane: Lane) {
+        debug_assert!(self.lanes.iter().all(|l| l.shard != lane.shard), "one ring for each shard");
+        self.lanes.push(lane);
     }
 
-    /// Removes the completions of one queue pair. Returns how many of them have a slot reserved in
-    /// the engine, and how many there were in all.
-    pub(crate) fn purge(&mut self, qpn: Qpn) -> (u32, u32) {
+    /// Whether no completion waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stash.is_empty() && self.lanes.iter().all(|lane| lane.ring.is_empty())
+    }
+
+    /// Moves completions to `out`, the oldest of each queue pair first, and tells the engines of
+    /// their slots. Returns how many were moved, and the shards whose slots were freed (one bit
+    /// each).
+    #[inline]
+    pub(crate) fn take(&mut self, out: &mut [WorkCompletion]) -> (usize, u64) {
+        let (mut n, mut freed) = (0, 0);
+        if !self.stash.is_empty() {
+            (n, freed) = self.take_stashed(out);
+        }
+        for _ in 0..self.lanes.len() {
+            if n == out.len() {
+                break;
+            }
+            let lane = &mut self.lanes[self.next];
+            let (before, mut engine) = (n, 0);
+            while n < out.len()
+                && let Ok(entry) = lane.ring.pop()
+            {
+                out[n] = entry.wc;
+                n += 1;
+                engine += u32::from(entry.engine_slot);
+            }
+            if n > before {
+                lane.release(engine);
+                freed |= 1 << lane.shard;
+            }
+            self.next = if self.next + 1 < self.lanes.len() { self.next + 1 } else { 0 };
+        }
+        (n, freed)
+    }
+
+    #[cold]
+    fn take_stashed(&mut self, out: &mut [WorkCompletion]) -> (usize, u64) {
+        let (mut n, mut freed) = (0, 0);
+        while n < out.len()
+            && let Some((shard, entry)) = self.stash.pop_front()
+        {
+            out[n] = entry.wc;
+            n += 1;
+            freed |= 1 << shard;
+            let lane = self.lanes.iter().find(|lane| lane.shard == shard);
+            if let (Some(lane), true) = (lane, entry.engine_slot) {
+                lane.release(1);
+            }
+        }
+        (n, freed)
+    }
+
+    /// Removes the completions of a shard's queue pair. Returns how many of them have a slot
+    /// reserved in the engine, and how many there were in all.
+    pub(crate) fn purge(&mut self, shard: u8, qpn: Qpn) -> (u32, u32) {
         let mut kept = std::mem::take(&mut self.stash);
-        kept.extend(std::iter::from_fn(|| self.ring.pop().ok()));
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.shard == shard) {
+            kept.extend(std::iter::from_fn(|| lane.ring.pop().ok()).map(|entry| (shard, entry)));
+        }
         let all = kept.len();
         let mut engine = 0;
-        kept.retain(|e| {
+        kept.retain(|(_, e)| {
             let gone = e.wc.qpn == qpn;
             engine += u32::from(gone && e.engine_slot);
             !gone
@@ -158,11 +232,10 @@ impl<T> Poster<T> {
 pub(crate) struct CqCore {
     pub id: CqId,
     pub reader: Mutex<CqReader>,
-    /// Slots reserved for posts and for the engine.
+    /// The shards that complete into it: one bit each.
+    pub shards: AtomicU64,
+    /// Slots reserved for posts and for the engines.
     pub slots: CqSlots,
-    /// Count of polled completions with a slot reserved in the engine, since creation; wraps
-    /// around. Written under the reader's lock.
-    pub released: AtomicU32,
     /// Whether the next completion sends an event to `channel`.
     pub armed: AtomicBool,
     pub channel: Option<Arc<ChannelCore>>,
@@ -195,11 +268,11 @@ impl QpCore {
     /// The state last set; posts are checked against it.
     #[inline]
     pub(crate) fn state(&self) -> QpState {
-        state_from_u8(self.state.load(std::sync::atomic::Ordering::Acquire))
+        state_from_u8(self.state.load(Ordering::Acquire))
     }
 
     pub(crate) fn set_state(&self, state: QpState) {
-        self.state.store(state_to_u8(state), std::sync::atomic::Ordering::Release);
+        self.state.store(state_to_u8(state), Ordering::Release);
     }
 }
 
@@ -233,25 +306,90 @@ pub(crate) const fn state_from_u8(n: u8) -> QpState {
 mod tests {
     use super::*;
     use crate::sync::lock;
-    use std::sync::atomic::Ordering;
 
     fn entry(qpn: u16, wr_id: u64, engine_slot: bool) -> CqEntry {
         let wc = WorkCompletion { wr_id, qpn: Qpn(qpn), ..WorkCompletion::default() };
         CqEntry { wc, engine_slot }
     }
 
+    /// A reader with a ring of this length for each shard, and the engines' ends.
+    fn reader(shards: u8, len: usize) -> (CqReader, Vec<Producer<CqEntry>>, Vec<Arc<AtomicU32>>) {
+        let (mut reader, mut rings, mut counts) = (CqReader::default(), vec![], vec![]);
+        for shard in 0..shards {
+            let (tx, ring) = rtrb::RingBuffer::new(len);
+            let released = Arc::new(AtomicU32::new(0));
+            counts.push(Arc::clone(&released));
+            reader.lane_add(Lane { shard, ring, released });
+            rings.push(tx);
+        }
+        (reader, rings, counts)
+    }
+
+    fn take_all(reader: &mut CqReader, at_once: usize) -> Vec<u64> {
+        let mut all = Vec::new();
+        let mut out = vec![WorkCompletion::default(); at_once];
+        loop {
+            let (n, freed) = reader.take(&mut out);
+            assert_eq!(n == 0, freed == 0);
+            if n == 0 {
+                return all;
+            }
+            all.extend(out[..n].iter().map(|wc| wc.wr_id));
+        }
+    }
+
     #[test]
     fn purge_removes_one_queue_pair_and_keeps_the_order() {
-        let (mut tx, ring) = rtrb::RingBuffer::new(16);
-        let mut reader = CqReader { ring, stash: VecDeque::new() };
-        for (i, qpn) in [1, 2, 1, 3, 2].into_iter().enumerate() {
-            tx.push(entry(qpn, i as u64, i != 2)).unwrap();
+        for at_once in [1, 2, 16] {
+            let (mut reader, mut rings, counts) = reader(1, 16);
+            for (i, qpn) in [1, 2, 1, 3, 2].into_iter().enumerate() {
+                rings[0].push(entry(qpn, i as u64, i != 2)).unwrap();
+            }
+            assert_eq!(reader.purge(0, Qpn(1)), (1, 2));
+            rings[0].push(entry(1, 9, true)).unwrap();
+            assert_eq!(reader.purge(0, Qpn(3)), (1, 1));
+            assert_eq!(take_all(&mut reader, at_once), [1, 4, 9]);
+            assert_eq!(counts[0].load(Ordering::Relaxed), 3, "the others were purged");
         }
-        assert_eq!(reader.purge(Qpn(1)), (1, 2));
-        tx.push(entry(1, 9, true)).unwrap();
-        assert_eq!(reader.purge(Qpn(3)), (1, 1));
-        let left: Vec<u64> = std::iter::from_fn(|| reader.pop()).map(|e| e.wc.wr_id).collect();
-        assert_eq!(left, [1, 4, 9]);
+    }
+
+    #[test]
+    fn each_shard_learns_of_its_own_slots() {
+        for at_once in [1, 3, 64] {
+            let (mut reader, mut rings, counts) = reader(3, 16);
+            for i in 0..12_u64 {
+                // Shard 1 has every second completion, and one that its engine does not know.
+                let shard = [0, 1, 2, 1][i as usize % 4];
+                rings[shard].push(entry(shard as u16, i, i != 5)).unwrap();
+            }
+            // Those of shard 2 that are not of this queue pair are put aside.
+            assert_eq!(reader.purge(2, Qpn(7)), (0, 0));
+            let mut all = take_all(&mut reader, at_once);
+            for shard in 0..3 {
+                let of = |i: &u64| [0, 1, 2, 1][*i as usize % 4] == shard;
+                assert!(all.iter().filter(|i| of(i)).is_sorted(), "order of a queue pair");
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..12).collect::<Vec<_>>());
+            let released: Vec<_> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+            assert_eq!(released, [3, 5, 3]);
+            assert!(reader.is_empty());
+        }
+    }
+
+    /// A shard that completes all the time does not hide another's completions.
+    #[test]
+    fn every_ring_has_its_turn() {
+        let (mut reader, mut rings, _) = reader(2, 16);
+        rings[1].push(entry(1, 1000, true)).unwrap();
+        let mut out = [WorkCompletion::default()];
+        let found = (0..3).any(|i| {
+            rings[0].push(entry(0, 2 * i, true)).unwrap();
+            rings[0].push(entry(0, 2 * i + 1, true)).unwrap();
+            reader.take(&mut out);
+            out[0].wr_id == 1000
+        });
+        assert!(found);
     }
 
     /// Two threads post, one takes, and slots are returned: nothing is lost, torn or duplicated.
@@ -299,8 +437,8 @@ mod tests {
     #[test]
     fn completions_cross_the_ring_while_some_are_removed() {
         const N: u64 = if cfg!(miri) { 24 } else { 8_000 };
-        let (mut ring, out) = rtrb::RingBuffer::new(4);
-        let reader = Mutex::new(CqReader { ring: out, stash: VecDeque::new() });
+        let (reader, mut rings, _) = reader(1, 4);
+        let (reader, mut ring) = (Mutex::new(reader), rings.remove(0));
         let removed = AtomicU32::new(0);
         std::thread::scope(|s| {
             s.spawn(move || {
@@ -314,19 +452,21 @@ mod tests {
             });
             s.spawn(|| {
                 for _ in 0..if cfg!(miri) { 3 } else { 200 } {
-                    removed.fetch_add(lock(&reader).purge(Qpn(2)).1, Ordering::AcqRel);
+                    removed.fetch_add(lock(&reader).purge(0, Qpn(2)).1, Ordering::AcqRel);
                     std::thread::yield_now();
                 }
             });
             let (mut polled, mut last) = (0, [None; 3]);
             while polled + u64::from(removed.load(Ordering::Acquire)) < N {
-                let Some(e) = lock(&reader).pop() else {
+                let mut one = [WorkCompletion::default()];
+                if lock(&reader).take(&mut one).0 == 0 {
                     std::thread::yield_now();
                     continue;
-                };
-                let last = &mut last[usize::from(e.wc.qpn.0)];
-                assert!(last.is_none_or(|l| l < e.wc.wr_id), "{:?} after {last:?}", e.wc);
-                *last = Some(e.wc.wr_id);
+                }
+                let [wc] = one;
+                let last = &mut last[usize::from(wc.qpn.0)];
+                assert!(last.is_none_or(|l| l < wc.wr_id), "{wc:?} after {last:?}");
+                *last = Some(wc.wr_id);
                 polled += 1;
             }
             assert_eq!(polled + u64::from(removed.load(Ordering::Acquire)), N);

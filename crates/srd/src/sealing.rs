@@ -2,8 +2,8 @@
 //! sent.
 
 use crate::{
-    DeviceConfig, DeviceError, config::SecretsSink, denied::Denied, device::Shared,
-    entropy::os_random, events::AsyncEvent, key_watch::KeyWatch, nic::Nic,
+    DeviceConfig, DeviceError, config::SecretsSink, counters::arrays_add, denied::Denied,
+    device::Shared, entropy::os_random, events::AsyncEvent, key_watch::KeyWatch, nic::Nic,
 };
 use srd_core::{Endpoint, Engine, EngineConfig, RxMeta, Span, Time, Transmit};
 use srd_datapath::Part;
@@ -47,6 +47,35 @@ pub struct SealStatus {
     pub counters: LayerCounters,
     /// Why the present version of the key file is not used; the last good one is.
     pub problem: Option<String>,
+}
+
+impl SealStatus {
+    /// Adds that of another shard of the device, which has the same policy and key file.
+    pub(crate) fn add(&mut self, other: Self) {
+        let LayerCounters {
+            handshakes,
+            sealed,
+            opened,
+            not_opened,
+            refused,
+            repeated,
+            unsealed,
+            withheld,
+            plain,
+        } = other.counters;
+        let sum = &mut self.counters;
+        sum.handshakes += handshakes;
+        sum.sealed += sealed;
+        sum.opened += opened;
+        sum.repeated += repeated;
+        sum.unsealed += unsealed;
+        sum.withheld += withheld;
+        sum.plain += plain;
+        arrays_add(&mut sum.not_opened, &not_opened);
+        arrays_add(&mut sum.refused, &refused);
+        self.contexts += other.contexts;
+        self.problem = self.problem.take().or(other.problem);
+    }
 }
 
 /// A context whose key was removed.
@@ -350,7 +379,7 @@ impl Sealing {
             let Retired { tag, since, renews_at, patience } = *retired;
             if now.since(since) >= RETIRED_MAX {
                 if let Some(peer) = engine.context_cut(now, tag) {
-                    shared.events.push(AsyncEvent::KeyRemoved(peer));
+                    shared.common.events.push(AsyncEvent::KeyRemoved(peer));
                     cut = true;
                 }
             } else if renews_at <= now {
@@ -383,7 +412,7 @@ impl Nic {
     fn seal_tick_now(&mut self, shared: &Shared, now: Time) -> bool {
         let Self { seal: Some(seal), engine, .. } = self else { return false };
         if let Some(event) = seal.news_take(engine, now) {
-            shared.events.push(event);
+            shared.common.events.push(event);
         }
         if seal.ticks_at <= now {
             seal.tick(engine, now);

@@ -1,5 +1,6 @@
 //! Settings of processes: environment variables, and for those that are not set a file of the host.
 
+use crate::SHARDS_MAX;
 use srd_core::limits::{MTU_MIN, PATHS_MAX};
 use std::{
     env,
@@ -40,7 +41,7 @@ enum Form {
 
 /// The variables that may be in the file. Those of single processes (statistics, launchers) may
 /// not.
-const NAMES: [(&str, Form); 15] = [
+const NAMES: [(&str, Form); 16] = [
     ("SRD_INTERFACE", Form::Text),
     ("SRD_IP", Form::Ips),
     ("SRD_DEVICE_NAME", Form::Text),
@@ -48,6 +49,7 @@ const NAMES: [(&str, Form); 15] = [
     ("SRD_PATHS", Form::PowerOfTwo(PATHS_MAX as u16)),
     ("SRD_PATH_POLICY", Form::Words(&["srd", "oblivious", "ecmp", "rtt-p2c"])),
     ("SRD_INTEGRITY", Form::Words(&["on", "off"])),
+    ("SRD_SHARDS", Form::Number(1, SHARDS_MAX)),
     ("SRD_PORT_BASE", Form::Number(1, u16::MAX - 255)),
     ("SRD_KEY_FILE", Form::Path),
     ("SRD_SEAL", Form::Words(&["never", "prefer", "require"])),

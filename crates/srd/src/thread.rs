@@ -1,7 +1,7 @@
 //! The thread that drives a device with [`Progress::Thread`](crate::Progress::Thread).
 
 use crate::{
-    DeviceError,
+    DeviceError, Progress,
     device::Shared,
     nic::{Nic, Turn},
 };
@@ -35,6 +35,17 @@ pub(crate) enum Manner {
     WhenIdle { idle: Duration },
 }
 
+impl Manner {
+    /// `None`: no thread drives.
+    pub(crate) fn of(progress: Progress) -> Option<Self> {
+        match progress {
+            Progress::Caller => None,
+            Progress::Thread { spin } => Some(Self::Always { spin }),
+            Progress::Shared { idle } => Some(Self::WhenIdle { idle }),
+        }
+    }
+}
+
 /// Starts the thread.
 pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()>, DeviceError> {
     thread::Builder::new()
@@ -48,6 +59,7 @@ pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()
                 Manner::Always { spin } => run(closing.0, spin),
                 Manner::WhenIdle { idle } => run_when_idle(closing.0, idle),
             }
+            closing.0.end_as_one_of_several();
         })
         .map_err(|source| DeviceError::Os { what: "starting the engine's thread", source })
 }
@@ -57,14 +69,14 @@ struct CloseOnExit<'a>(&'a Shared);
 
 impl Drop for CloseOnExit<'_> {
     fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::SeqCst);
+        self.0.stop.end();
     }
 }
 
 /// Drives the engine until the device stops.
 fn run(shared: &Shared, spin: Duration) {
     let mut busy_until = Instant::now() + spin;
-    while !shared.stop.load(Ordering::SeqCst) {
+    while !shared.stop.is_ending() {
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
             // The lock is not fair: yield, so that waiting commands can take it.
             thread::yield_now();
@@ -89,7 +101,7 @@ fn run(shared: &Shared, spin: Duration) {
 /// Drives the engine while callers do not, until the device stops.
 fn run_when_idle(shared: &Shared, idle: Duration) {
     let mut rests = 0;
-    while !shared.stop.load(Ordering::SeqCst) {
+    while !shared.stop.is_ending() {
         if shared.driving.callers.drive() {
             let _ = srd_datapath::timer_slack_ns_set(REST_SLACK_NS);
             // Each check takes the CPU from a caller that spins on it.
@@ -104,7 +116,7 @@ fn run_when_idle(shared: &Shared, idle: Duration) {
         let Ok(mut nic) = shared.nic_for_driver() else { return };
         while !shared.driving.callers.drive()
             && shared.control_waiting.load(Ordering::SeqCst) == 0
-            && !shared.stop.load(Ordering::SeqCst)
+            && !shared.stop.is_ending()
         {
             if nic.turn(shared) == Turn::default() {
                 shared.sleep(&mut nic, None);

@@ -55,7 +55,7 @@ impl Nic {
         let busy = posted + look.received + sent > 0 || due <= now || cut;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
-        self.status_turn(now, busy, shared.events.dropped());
+        self.status_turn(now, busy, shared.common.events.dropped());
         Turn { done, more: look.more || tx_more }
     }
 
@@ -106,7 +106,7 @@ impl Nic {
                     .map_err(Unread::Parse),
                 Some(seal) => {
                     let (read, event) = seal.read(engine, now, &meta, d.bytes, ack);
-                    event.into_iter().for_each(|event| shared.events.push(event));
+                    event.into_iter().for_each(|event| shared.common.events.push(event));
                     read
                 }
             };
@@ -217,7 +217,7 @@ impl Nic {
         let errno = e.raw_os_error().unwrap_or(libc::EIO);
         if errno != self.net_errno {
             self.net_errno = errno;
-            shared.events.push(AsyncEvent::DatapathError(errno));
+            shared.common.events.push(AsyncEvent::DatapathError(errno));
         }
     }
 
@@ -245,7 +245,7 @@ impl Nic {
                 break;
             }
         }
-        self.status_end(Self::now(), shared.events.dropped());
+        self.status_end(Self::now(), shared.common.events.dropped());
         logging::closed(self);
     }
 

@@ -101,6 +101,16 @@ impl<O: Observer> Engine<O> {
         self.objects.ahs.create(now, Ah::new(pd, ip)).ok_or(ObjectError::NoRoom)
     }
 
+    /// Creates an address handle under the number that another engine of the same device gave it,
+    /// so that both know it by one number.
+    pub fn ah_create_as(&mut self, pd: PdId, ip: IpAddr, id: AhId) -> Result<(), ObjectError> {
+        self.pd_check(pd)?;
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(ObjectError::Invalid);
+        }
+        self.objects.ahs.create_as(id, Ah::new(pd, ip)).then_some(()).ok_or(ObjectError::NoRoom)
+    }
+
     /// Destroys an address handle; outstanding sends through it end with status 4
     /// ([`Status::LocalInvalidAh`]).
     pub fn ah_destroy(&mut self, now: Time, ah: AhId) -> Result<(), ObjectError> {
@@ -132,6 +142,31 @@ impl<O: Observer> Engine<O> {
             .mrs
             .register(mr, &mut self.secrets.or(&mut self.shared.rng))
             .ok_or(ObjectError::NoRoom)
+    }
+
+    /// Makes the keys of regions as another engine of the same device does, before the first region
+    /// is registered. Both then know each other's keys: peers name a region by one key, whichever
+    /// engine of the device they ask.
+    pub fn region_keys_as(&mut self, other: &Self) {
+        self.objects.mrs.keys_as(&other.objects.mrs);
+    }
+
+    /// Registers a memory region under the key that another engine of the same device has made for
+    /// it ([`Self::region_keys_as`]).
+    pub fn mr_register_as(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        access: Access,
+        key: MrKey,
+    ) -> Result<(), ObjectError> {
+        self.pd_check(pd)?;
+        if addr.checked_add(len).is_none() {
+            return Err(ObjectError::Invalid);
+        }
+        let mr = Mr { pd, addr, len, access };
+        self.objects.mrs.register_as(mr, key).then_some(()).ok_or(ObjectError::NoRoom)
     }
 
     /// Deregisters a region: from now on no packet reads from it or writes to it. Reads of it that

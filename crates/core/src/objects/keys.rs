@@ -23,7 +23,7 @@ const ROUNDS: u16 = 10;
 const STEP_MAX: u32 = 16;
 
 /// Makes keys, and recognizes the keys that it has made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeyMaker {
     secret: HashKey,
     counter: u32,
@@ -53,6 +53,15 @@ impl KeyMaker {
             }
             step = 1;
         }
+    }
+
+    /// Notes a key that another maker of the same secret has made, after all that this one knows:
+    /// the counter advances to it.
+    pub fn follow(&mut self, key: u32) {
+        let step = self.number_of(key).wrapping_sub(self.counter);
+        self.counter = self.counter.wrapping_add(step);
+        self.gone = self.gone.saturating_add(step);
+        debug_assert!(key == 0 || step == 0 || self.has_made(key), "what was made is known");
     }
 
     /// Whether the key was given out at some time; also true for the numbers that were stepped

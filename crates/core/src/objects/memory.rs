@@ -56,6 +56,24 @@ impl MrTable {
         debug_assert!(other.is_none() && self.has_had(MrKey(key)), "a key is made for one");
         Some(MrKey(key))
     }
+    /// Registers a region under a key that the table whose keys this one has
+    /// ([`MrTable::keys_as`]) has made. False if there is no room, or another region has it.
+    #[must_use]
+    pub fn register_as(&mut self, mr: Mr, key: MrKey) -> bool {
+        if self.by_key.len() >= MRS_MAX || self.by_key.contains_key(&key.0) {
+            return false;
+        }
+        debug_assert!(mr.addr.checked_add(mr.len).is_some(), "bounds were checked: {mr:?}");
+        self.keys.follow(key.0);
+        self.by_key.insert(key.0, mr);
+        true
+    }
+    /// Has the keys of another table from now on: both tables know the keys that the other makes
+    /// and this one is told of. Only before the first region.
+    pub fn keys_as(&mut self, other: &Self) {
+        debug_assert!(self.by_key.is_empty(), "a key is known by the secret it was made with");
+        self.keys = other.keys.clone();
+    }
     #[inline]
     pub fn get(&self, key: MrKey) -> Option<&Mr> {
         self.by_key.get(&key.0)
@@ -139,6 +157,32 @@ impl AhTable {
         };
         debug_assert!(matches!(self.slots[i], AhSlot::Free), "a number means one handle");
         let id = AhId(i as u16);
+        self.enter(id, ah);
+        Some(id)
+    }
+    /// Creates a handle under the number that another table has chosen, even if that rests here.
+    /// False if a handle has it.
+    #[must_use]
+    pub fn create_as(&mut self, id: AhId, ah: Ah) -> bool {
+        let i = usize::from(id.0);
+        if id == AhId::UNKNOWN || self.get(id).is_some() {
+            return false;
+        }
+        match self.free.iter().position(|f| f.1 == id.0) {
+            Some(at) => {
+                self.free.remove(at);
+            }
+            None => {
+                // Numbers that are stepped over are free at once.
+                self.free.extend((self.slots.len()..i).map(|n| (Time(0), n as u16)));
+                self.slots.resize(self.slots.len().max(i + 1), AhSlot::Free);
+            }
+        }
+        self.enter(id, ah);
+        true
+    }
+    /// Puts a handle into its slot and into the index.
+    fn enter(&mut self, id: AhId, ah: Ah) {
         match self.first_of(&ah.ip) {
             Some(first) => self.used(first).others += 1,
             None => {
@@ -147,9 +191,8 @@ impl AhTable {
             }
         }
         debug_assert!(ah.others == 0 && ah.last.is_none(), "nobody has used it yet");
-        self.slots[i] = AhSlot::Used(ah);
+        self.slots[usize::from(id.0)] = AhSlot::Used(ah);
         self.generation = self.generation.wrapping_add(1);
-        Some(id)
     }
     pub fn get(&self, id: AhId) -> Option<&Ah> {
         match self.slots.get(usize::from(id.0))? {
@@ -239,6 +282,47 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
     use core::net::Ipv4Addr;
+
+    /// A table that is told the numbers and keys of another one has the same handles and regions,
+    /// and tells a stale key from a guess as the other does.
+    #[test]
+    fn a_table_follows_another() {
+        let ip = |i: u32| IpAddr::V4(Ipv4Addr::from(0x0A00_0000 + i));
+        let (mut a, mut b, mut rng) = (AhTable::default(), AhTable::default(), Rng::from_seed(5));
+        let mut live: Vec<AhId> = vec![];
+        for now in 0..4_000 {
+            if rng.below(5) < 3 && live.len() < 40 {
+                let ah = Ah::new(PdId(0), ip(rng.below(12)));
+                let id = a.create(Time(now), ah).unwrap();
+                assert!(b.create_as(id, ah) && !b.create_as(id, ah));
+                live.push(id);
+            } else if !live.is_empty() {
+                let id = live.swap_remove(rng.below(live.len() as u32) as usize);
+                // The clock of the other may be a little ahead.
+                let later = u64::from(rng.below(20));
+                assert!(a.destroy(id, Time(now + 10)) && b.destroy(id, Time(now + 10 + later)));
+            }
+            let ips =
+                |t: &AhTable| live.iter().map(|&id| t.get(id).unwrap().ip).collect::<Vec<_>>();
+            assert_eq!(ips(&a), ips(&b));
+        }
+
+        let secret = HashKey { low: 7, high: 9 };
+        let (mut a, mut b) = (MrTable::new(secret), MrTable::new(HashKey { low: 1, high: 2 }));
+        b.keys_as(&a);
+        let mr = Mr { pd: PdId(0), addr: 0x1000, len: 64, access: Access(0) };
+        let keys: Vec<MrKey> = (0..500).map(|_| a.register(mr, &mut rng).unwrap()).collect();
+        for (i, &key) in keys.iter().enumerate() {
+            // Some registrations do not reach the other table.
+            assert!(i % 7 == 3 || b.register_as(mr, key) && !b.register_as(mr, key));
+            assert!(i % 7 == 3 || a.deregister(key) && b.deregister(key));
+        }
+        let guesses: Vec<u32> = (0..500).map(|_| rng.next_u64() as u32).collect();
+        for key in keys.iter().map(|key| key.0).chain(guesses) {
+            assert_eq!(a.has_had(MrKey(key)), b.has_had(MrKey(key)));
+        }
+        assert!(keys.iter().all(|&key| b.has_had(key)) && a.stand() == b.stand());
+    }
 
     /// Handles for a few addresses are created and destroyed: a lookup always returns a live handle
     /// for its address, and returns one as long as there is one.

@@ -55,12 +55,15 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub fn new(cfg: &EngineConfig, now: Time, secrets: ObjectSecrets) -> Self {
+        // The keys are the same in all engines of a device, so a guess counts as one of all.
+        let engines = cfg.engines_of_device;
+        let guesses = (KEY_GUESSES_MAX / engines).max(1);
         Self {
             pds: Vec::new(),
             cqs: CqTable::default(),
             qps: QpTable::new(cfg.slot, secrets.qpn_first),
             mrs: MrTable::new(secrets.region_keys),
-            guesses: Bucket::new(now, KEY_GUESSES_MAX, KEY_GUESS_EVERY),
+            guesses: Bucket::new(now, guesses, KEY_GUESS_EVERY.scale(engines.into(), 1)),
             guessers: Guessers::new(now, secrets.guessers),
             ahs: AhTable::default(),
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
