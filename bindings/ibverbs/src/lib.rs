@@ -26,6 +26,7 @@ pub mod num;
 mod opened;
 mod pd;
 mod peers;
+mod per_qp;
 mod qp;
 #[cfg(test)]
 mod rails_tests;

@@ -1,21 +1,17 @@
 //! Identifies senders in completions by the address handle of the receiving queue pair's own
 //! domain. The device knows handles of all domains; a domain without one gets the sender's GID.
 
-use crate::events::Queues;
+use crate::{events::Queues, per_qp::PerQp};
 use srd::{AhId, Qpn, WorkCompletion};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Numbers of address handles have 16 bits.
 const HANDLES: usize = 1 << 16;
 
-/// Queue pairs of one device: the low byte of their numbers is the index.
-const QUEUES: usize = 1 << 8;
-
 /// For each queue pair and address handle of one open device, the family of its domain.
 pub(crate) struct Senders {
-    /// By index of the queue pair. Entries of destroyed queue pairs remain; their completions are
-    /// dropped.
-    queues: [AtomicU32; QUEUES],
+    /// Completions of destroyed queue pairs are dropped.
+    queues: PerQp<AtomicU32>,
     /// By number of the handle; 0 = none.
     handles: Box<[AtomicU32]>,
 }
@@ -23,7 +19,7 @@ pub(crate) struct Senders {
 impl Default for Senders {
     fn default() -> Self {
         Self {
-            queues: [const { AtomicU32::new(0) }; QUEUES],
+            queues: PerQp::default(),
             handles: (0..HANDLES).map(|_| AtomicU32::new(0)).collect(),
         }
     }
@@ -32,7 +28,7 @@ impl Default for Senders {
 impl Senders {
     /// Records the domain family of a new queue pair.
     pub(crate) fn qp_add(&self, qpn: Qpn, family: u32) {
-        self.queues[usize::from(qpn.index())].store(family, Ordering::Relaxed);
+        self.queues.of(qpn).store(family, Ordering::Relaxed);
     }
 
     /// Records the domain family of an address handle.
@@ -46,7 +42,7 @@ impl Senders {
         if c.src_ah == AhId::UNKNOWN {
             return AhId::UNKNOWN;
         }
-        let family = self.queues[usize::from(c.qpn.index())].load(Ordering::Relaxed);
+        let family = self.queues.of(c.qpn).load(Ordering::Relaxed);
         if self.handles[usize::from(c.src_ah.0)].load(Ordering::Relaxed) == family {
             return c.src_ah;
         }

@@ -2,11 +2,9 @@
 //! the completion is polled, not when the device has executed the request; programs rely on that
 //! count.
 
+use crate::per_qp::PerQp;
 use srd::{CompletionOp, Qpn, WorkCompletion};
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Queue pairs of one device: the low byte of their numbers is the index.
-const QUEUES: usize = 1 << 8;
 
 /// The queues of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,15 +13,9 @@ pub(crate) enum Side {
     Recv = 1,
 }
 
-/// Completions of one open device polled so far, by index of the queue pair: of sends, and of
-/// receives.
-pub(crate) struct Polled([[AtomicU32; 2]; QUEUES]);
-
-impl Default for Polled {
-    fn default() -> Self {
-        Self([const { [AtomicU32::new(0), AtomicU32::new(0)] }; QUEUES])
-    }
-}
+/// Completions of one open device polled so far, by queue pair: of sends, and of receives.
+#[derive(Default)]
+pub(crate) struct Polled(PerQp<[AtomicU32; 2]>);
 
 impl Polled {
     /// Counts a completion that the program polled.
@@ -40,7 +32,7 @@ impl Polled {
 
     #[inline]
     fn of(&self, qpn: Qpn) -> &[AtomicU32; 2] {
-        &self.0[usize::from(qpn.index())]
+        self.0.of(qpn)
     }
 }
 

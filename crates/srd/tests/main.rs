@@ -12,6 +12,7 @@ mod robust;
 mod sealed;
 mod sealed_engines;
 mod sealed_rotation;
+mod shards;
 mod shared;
 mod slow_reader;
 mod ud;

@@ -1,0 +1,131 @@
+//! What a receiving device takes with 1, 2 or more shards, on the loopback interface.
+//!
+//! ```sh
+//! cargo run --release -p srd --example shards -- 1 2 1 2
+//! ```
+//!
+//! Each number is a run with as many shards. Two processes write 64 KiB pieces, in packets of
+//! 1400 bytes, into the memory of a device that this process has; the device's threads do all the
+//! work of this process. Columns: packets per second of the clock, packets per second of processor
+//! time of this process, and processors that it used. The middle column says what the same
+//! processor takes when others work beside it; the first one depends on how many processors are
+//! left beside the senders.
+
+use srd::{Access, Device, DeviceConfig, Progress, QpInit, Qpn, SendWr};
+use std::{
+    env, fs,
+    io::{self, Read},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const QKEY: u32 = 1;
+/// Bytes of one write, and writes under way of each queue pair.
+const PIECE: u32 = 1 << 16;
+const DEPTH: usize = 4;
+/// Queue pairs of the device, as many of each sender.
+const QPS: usize = 8;
+const SENDERS: usize = 2;
+const WARM_UP: Duration = Duration::from_millis(500);
+const MEASURED: Duration = Duration::from_secs(3);
+/// Ticks of a second in `/proc/self/stat`, on all Linux machines.
+const TICKS: f64 = 100.0;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = env::args().skip(1).collect();
+    if args.first().is_some_and(|first| first == "send") {
+        return send(&args[1..]);
+    }
+    println!("shards  packets/s  packets/CPU-s  CPUs");
+    for shards in &args {
+        receive(shards.parse()?)?;
+    }
+    Ok(())
+}
+
+fn device(shards: u16) -> Result<Device> {
+    let mut config = DeviceConfig::loopback();
+    (config.shards, config.mtu, config.paths) = (shards, Some(1400), 16);
+    config.progress = Progress::Thread { spin: Duration::ZERO };
+    Ok(Device::open(config)?)
+}
+
+/// Processor time of this process in seconds.
+fn processor_time() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace().collect();
+    // utime and stime: fields 14 and 15 of the whole line, which begins two fields earlier.
+    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / TICKS)
+}
+
+fn receive(shards: u16) -> Result<()> {
+    let device = device(shards)?;
+    let (pd, cq) = (device.pd_create()?, device.cq_create(64)?);
+    let qps = (0..QPS).map(|_| pd.qp_create(&QpInit::srd(&cq, &cq)));
+    let qps = qps.collect::<std::result::Result<Vec<_>, _>>()?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let memory = pd.mr_allocate(SENDERS * QPS * PIECE as usize, access)?;
+    let _back = pd.ah_create(device.ip())?;
+    let mut numbers = vec![memory.addr().to_string(), memory.rkey().to_string()];
+    for qp in &qps {
+        qp.activate(QKEY)?;
+        numbers.push(qp.qpn().0.to_string());
+    }
+    let sender = |i: usize| {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("send").arg(i.to_string()).args(&numbers).stdin(Stdio::piped()).spawn()
+    };
+    let mut senders = (0..SENDERS).map(sender).collect::<io::Result<Vec<_>>>()?;
+    thread::sleep(WARM_UP);
+    let look = || -> Result<_> {
+        Ok((device.counters()?.engine.rx_pkts, processor_time()?, Instant::now()))
+    };
+    let (packets, cpu, at) = look()?;
+    thread::sleep(MEASURED);
+    let (packets_after, cpu_after, now) = look()?;
+    for sender in &mut senders {
+        drop(sender.stdin.take());
+        sender.wait()?;
+    }
+    let (n, cpu) = ((packets_after - packets) as f64, cpu_after - cpu);
+    let wall = (now - at).as_secs_f64();
+    println!("{shards:>6}  {:>9.0}  {:>13.0}  {:>4.2}", n / wall, n / cpu, cpu / wall);
+    Ok(())
+}
+
+/// Writes until the standard input ends.
+fn send(args: &[String]) -> Result<()> {
+    thread::spawn(|| {
+        let _ = io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    let number = |i: usize| -> Result<u64> { Ok(args.get(i).ok_or("missing number")?.parse()?) };
+    let (me, addr, rkey) = (number(0)? as usize, number(1)?, number(2)? as u32);
+    let device = device(1)?;
+    let (pd, cq) = (device.pd_create()?, device.cq_create(256)?);
+    let ah = pd.ah_create(device.ip())?;
+    let source = pd.mr_allocate(PIECE as usize, Access::LOCAL_WRITE)?;
+    let mut qps = Vec::new();
+    for i in 0..QPS {
+        let qp = pd.qp_create(&QpInit::srd(&cq, &cq))?;
+        qp.activate(QKEY)?;
+        let there = addr + (me * QPS + i) as u64 * u64::from(PIECE);
+        qps.push((qp, Qpn(number(3 + i)? as u16), there));
+    }
+    let post = |i: usize| {
+        let (qp, to, there) = &qps[i];
+        let write = SendWr::write(i as u64, &ah, *to, QKEY).remote(*there, rkey);
+        qp.post_send(&write.sges(&[source.sge(0, PIECE)]))
+    };
+    for i in 0..QPS * DEPTH {
+        post(i % QPS)?;
+    }
+    loop {
+        if let Some(wc) = cq.wait(Duration::from_secs(1))? {
+            post(wc.ok()?.wr_id as usize)?;
+        }
+    }
+}
