@@ -210,7 +210,13 @@ struct Writers {
 
 impl Writers {
     fn new(seed: u64) -> Self {
-        let mut net = Net::new(seed, vec![config(0), config(1), config(2)]);
+        Self::to_engines(seed, 1)
+    }
+
+    /// Host 2 is one of several engines with the same region keys.
+    fn to_engines(seed: u64, engines_of_device: u32) -> Self {
+        let target = EngineConfig { engines_of_device, ..config(2) };
+        let mut net = Net::new(seed, vec![config(0), config(1), target]);
         let now = net.now;
         let qp = net.hosts.iter_mut().map(|h| h.qp(now, QpType::Srd, false)).collect();
         let to = net.hosts[2].ip;
@@ -236,7 +242,17 @@ impl Writers {
 
 #[test]
 fn who_guesses_keys_waits_and_nobody_else() {
-    let mut w = Writers::new(3);
+    guess_keys(1);
+}
+
+/// The engines of a device have the same keys, and judge no more guesses than one engine.
+#[test]
+fn engines_with_the_same_keys_share_the_budget_of_guesses() {
+    guess_keys(4);
+}
+
+fn guess_keys(engines: u32) {
+    let mut w = Writers::to_engines(3, engines);
     let remote = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
     let mut rng = Rng::from_seed(99);
     // Eight guesses at a time, until no answer comes.
@@ -254,12 +270,14 @@ fn who_guesses_keys_waits_and_nobody_else() {
     };
     let start = w.net.now;
     let judged = guess(&mut w, &mut rng, 1000);
-    // 1,024 and the first, and one for each 8 ms.
-    let more = w.net.now.since(start).0 / 8_000_000;
-    assert!((1025..=1026 + more).contains(&judged), "{judged} guesses judged");
+    // 1,024 and the first, and one for each 8 ms; of several engines, each has its share.
+    let engines = u64::from(engines);
+    let more = w.net.now.since(start).0 / (8_000_000 * engines);
+    let least = 1024 / engines + 1;
+    assert!((least..=least + 1 + more).contains(&judged), "{judged} guesses judged");
     w.net.run(Span::from_ms(80));
     let later = w.net.hosts[2].engine.counters().rkey_guesses - judged;
-    assert!(later <= 11, "{later} more in 80 ms");
+    assert!(later <= 10 / engines + 1, "{later} more in 80 ms");
     let drops = w.net.hosts[2].engine.counters().drops[DropReason::KeyGuessing as usize];
     assert!(drops > 0);
     // Another peer writes as ever meanwhile, and what it gets wrong it hears at once.

@@ -109,7 +109,7 @@ pub struct DeviceConfig {
     /// it has as many *shards*, each an engine with a thread, a slot and sockets of its own, and
     /// spreads its queue pairs over them. Peers see one device at one address. 1 unless the
     /// environment variable `SRD_SHARDS` says otherwise. With [`Progress::Caller`], with `datapath`
-    /// or with `wrap`, a device has one, and [`Device::warnings`](crate::Device::warnings) says so.
+    /// or with `wrap`, a device has one; [`Device::shard_count`](crate::Device::shard_count) tells.
     /// The first shard has the configured `slot`, the others the next free ones.
     pub shards: u16,
     /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =

@@ -153,7 +153,7 @@ impl CompletionQueue {
     /// Drives the shards that complete into this queue, for a poll that found it empty; returns
     /// whether anything was done.
     fn drive_several(&self, shards: &[Arc<Shared>], stays: bool) -> bool {
-        let used = self.0.core.shards.load(Ordering::Acquire);
+        let used = self.shards_used();
         let own = || shards.iter().filter(|shard| used >> shard.index & 1 != 0);
         if used.is_power_of_two() {
             return own().any(|shard| shard.drive_from_poll(stays));
@@ -170,12 +170,29 @@ impl CompletionQueue {
                 crowd::busy();
             } else if crowd::should_sleep(now_ns) {
                 // One thread cannot sleep in several sockets, but each shard's thread in its own.
-                own().for_each(|shard| shard.driving.callers.rest());
+                self.callers_rest();
                 self.sleep(crowd::SLEEP_MAX);
                 return true;
             }
         }
         done
+    }
+
+    /// The shards that complete into this queue, one bit each; the only one of a device, whether it
+    /// does or not.
+    fn shards_used(&self) -> u64 {
+        let only = self.0.device.shard_count() == 1;
+        if only { 1 } else { self.0.core.shards.load(Ordering::Acquire) }
+    }
+
+    /// A caller is about to sleep on the queue: the shards' threads drive from now on.
+    fn callers_rest(&self) {
+        let used = self.shards_used();
+        for shard in self.0.device.shards() {
+            if used >> shard.index & 1 != 0 {
+                shard.driving.callers.rest();
+            }
+        }
     }
 
     /// As [`CompletionQueue::poll`], but takes only completions that are ready: the engine takes no
@@ -216,7 +233,7 @@ impl CompletionQueue {
             }
             let shared = self.0.device.shared();
             if !shared.driving.by_caller_only() {
-                self.0.device.callers_rest();
+                self.callers_rest();
                 self.sleep(left.min(SLEEP_MAX));
             } else if let Some(mut nic) = shared.try_nic() {
                 shared.sleep(&mut nic, Some(left));
@@ -254,7 +271,7 @@ impl CompletionQueue {
         if (unread > 0 || self.has_waiting()) && core.armed.swap(false, Ordering::SeqCst) {
             channel.push(core.id, core.context);
         }
-        self.0.device.callers_rest();
+        self.callers_rest();
         Ok(())
     }
 

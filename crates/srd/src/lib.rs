@@ -53,6 +53,10 @@
 //! sends packets and puts completions into the rings. A thread of the device takes turns, or the
 //! caller does ([`Progress`]). Posting threads and the turn share only bounded single-producer
 //! rings and counted slots.
+//!
+//! One engine runs on one processor at a time. A device may have several
+//! ([`DeviceConfig::shards`]), each for some of its queue pairs; completion queues, regions and
+//! address handles serve all of them.
 
 mod ah;
 mod arrivals;

@@ -74,7 +74,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     // It may ask for a seal: no device without it because of a slip of the pen.
     settings_file().map_err(DeviceError::Settings)?;
     let mut warnings = Vec::new();
-    let shards = shards_of(&config, &mut warnings)?;
+    let shards = shards_of(&config)?;
     let shows = Wanted::of(&config);
     let controlled = is_controlled(&config);
     // A datapath of the caller's, or one with injected faults, says nothing about the host's
@@ -119,24 +119,14 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     Ok(Opened { nics, attr, port, warnings })
 }
 
-/// How many shards the device gets; a warning if fewer than it is to have.
-fn shards_of(config: &DeviceConfig, warnings: &mut Vec<String>) -> Result<u16, DeviceError> {
+/// How many shards the device is to have: several only where their threads drive the sockets.
+fn shards_of(config: &DeviceConfig) -> Result<u16, DeviceError> {
     if !(1..=SHARDS_MAX).contains(&config.shards) {
         return Err(DeviceError::Config("shards (SRD_SHARDS) must be a number from 1 to 64"));
     }
-    let why = match config.progress {
-        _ if config.datapath.is_some() || config.wrap.is_some() => "a datapath of its own",
-        Progress::Caller => "no threads (Progress::Caller)",
-        Progress::Thread { .. } | Progress::Shared { .. } => return Ok(config.shards),
-    };
-    if config.shards > 1 {
-        warnings.push(format!(
-            "the device has 1 shard instead of {}, because it has {why}; set shards (SRD_SHARDS) \
-             to 1 to say so",
-            config.shards
-        ));
-    }
-    Ok(1)
+    let own_net = config.datapath.is_some() || config.wrap.is_some();
+    let alone = own_net || config.progress == Progress::Caller;
+    Ok(if alone { 1 } else { config.shards })
 }
 
 /// The datapaths of the shards.

@@ -185,12 +185,6 @@ impl Device {
         order
     }
 
-    /// Callers are about to sleep: the shards' threads drive from now on.
-    #[inline]
-    pub(crate) fn callers_rest(&self) {
-        self.shards().iter().for_each(|shard| shard.driving.callers.rest());
-    }
-
     /// Begins a command on all shards. A thread that is in the middle of one, and was interrupted
     /// by a signal, gets an error.
     fn commands_begin(&self) -> Result<InOrder<'_>, Error> {

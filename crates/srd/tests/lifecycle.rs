@@ -3,8 +3,8 @@
 use crate::common;
 use crate::common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{
-    Access, AsyncEvent, CqInit, Device, Error, PostError, Progress, QpInit, QpModify, QpState,
-    RecvWr, SendWr, Status, datapath::fault::Rates,
+    Access, AsyncEvent, CqInit, Device, DeviceConfig, Error, PostError, Progress, QpInit, QpModify,
+    QpState, RecvWr, SendWr, Status, datapath::fault::Rates,
 };
 use std::{
     os::fd::AsRawFd,
@@ -350,8 +350,17 @@ fn an_idle_device_sleeps() {
 
 #[test]
 fn a_forked_child_has_no_device_and_does_no_harm() {
-    let (a, b) = loopback_pair(1400, THREAD);
-    let (a, b) = (Node::new(a), Node::new(b));
+    forked_child(1);
+    forked_child(3);
+}
+
+fn forked_child(shards: u16) {
+    let open = || {
+        let mut config = DeviceConfig::loopback();
+        (config.progress, config.shards, config.paths) = (THREAD, shards, 4);
+        Node::new(Device::open(config).unwrap())
+    };
+    let (a, b) = (open(), open());
     let ah = a.ah_to(&b);
     b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
     a.qp.post_send(&SendWr::send(1, &ah, b.qp.qpn(), QKEY)).unwrap();
