@@ -22,6 +22,7 @@ Many worlds
   --first S        first seed (default 0)
   --with CLASS     skip worlds without this class of faults (Loss, Liar, Flood, ...)
   --threads T      threads (default: all cores); they do not change the result
+  --json           print the summary as one line of JSON, with the hash of all worlds
 
 One world
   --seed S         its seed; a failing world is shrunk to what it needs to fail
@@ -76,13 +77,15 @@ pub(crate) struct One {
 pub(crate) struct Asked {
     pub mode: Mode,
     pub planted: Option<u32>,
+    /// The summary as JSON.
+    pub json: bool,
 }
 
 /// Options given and not yet used, each with its value ("" for a flag).
 struct Given(Vec<(String, String)>);
 
 /// Options without a value.
-const FLAGS: [&str; 3] = ["--trace", "--whole", "--canary"];
+const FLAGS: [&str; 4] = ["--trace", "--whole", "--canary", "--json"];
 /// Options with a value.
 const VALUES: [&str; 13] = [
     "--seeds",
@@ -171,7 +174,7 @@ fn bug(name: &str, text: &str) -> Result<u32, String> {
 /// Parses the arguments.
 pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     if args.iter().any(|a| a == "--help" || a == "-h") {
-        return Ok(Asked { mode: Mode::Help, planted: None });
+        return Ok(Asked { mode: Mode::Help, planted: None, json: false });
     }
     let (word, mut given) = Given::read(args)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -183,11 +186,12 @@ pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
         Some(_) => (Mode::Table(table(&mut given, threads)?), "kill-table"),
         None => world(&mut given, threads)?,
     };
+    let json = matches!(mode, Mode::Many(_)) && given.flag("--json");
     given.end(what)?;
     if planted.is_some() && !matches!(mode, Mode::Many(_) | Mode::One(_)) {
         return Err(format!("--planted means nothing with {what}; see --help"));
     }
-    Ok(Asked { mode, planted })
+    Ok(Asked { mode, planted, json })
 }
 
 fn table(given: &mut Given, threads: usize) -> Result<kill::Table, String> {
@@ -271,6 +275,7 @@ mod tests {
             ("--seed 1 --whole", "--trace"),
             ("--seed 1 --seeds 5", "--seeds means nothing"),
             ("--seed 1 --seed 2", "twice"),
+            ("--seed 1 --json", "--json means nothing with --seed"),
             ("--canary=yes", "no value"),
             ("--canary --corpus -", "--canary means nothing"),
             ("--sedes 5", "--help"),

@@ -3,6 +3,7 @@
 pub use crate::args::HELP;
 use crate::args::{self, Mode, One};
 use crate::corpus;
+use crate::json;
 use crate::kill;
 use crate::ledger::Tamper;
 use crate::runner;
@@ -70,6 +71,10 @@ pub fn cli(args: &[String], stop: &AtomicBool) -> Result<bool, Trouble> {
         Mode::One(one) => look(&one),
         Mode::Many(plan) => {
             let sum = runner::run_many(&plan, stop);
+            if asked.json {
+                say(&json::summary(&sum))?;
+                return Ok(sum.failures.is_empty());
+            }
             say(sum.text().trim_end())?;
             if let Some(f) = sum.failures.first() {
                 say(&format!("look at it with: srd check --seed {} --trace", f.seed))?;

@@ -20,6 +20,7 @@ mod faults;
 mod focus;
 mod host;
 pub mod hostile;
+mod json;
 pub mod kill;
 pub mod ledger;
 mod machine;

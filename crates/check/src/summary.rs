@@ -31,6 +31,8 @@ pub struct Summary {
     pub range: Range<u64>,
     /// Failures in order of seeds.
     pub failures: Vec<Failure>,
+    /// Hash of all worlds: the same for the same seeds, in any order, on any machine.
+    pub hash: u64,
     /// Counters of engines.
     pub tally: Tally,
     /// Packets that the network lost, by reason.
@@ -59,9 +61,17 @@ fn each_plus(mine: &mut [u64], theirs: impl IntoIterator<Item = u64>) {
     }
 }
 
+/// A term of the sum that is the hash of many worlds: it depends on which world has which hash.
+fn mixed(seed: u64, hash: u64) -> u64 {
+    // The multiplier is 2^64 over the golden ratio, made odd.
+    let word = |x: u64| (x ^ (x >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word(word(seed).wrapping_add(hash))
+}
+
 impl Summary {
     pub(crate) fn add(&mut self, s: &Scenario, o: &Outcome) {
         self.seeds += 1;
+        self.hash = self.hash.wrapping_add(mixed(s.seed, o.hash));
         self.tally.add(&o.tally);
         let Totals { duplicated, corrupted, marked, drops, .. } = o.network;
         each_plus(&mut self.lost, DropReason::ALL.map(|r| drops.of(r)));
@@ -84,6 +94,7 @@ impl Summary {
     pub(crate) fn merge(&mut self, mut other: Self) {
         self.seeds += other.seeds;
         self.replays += other.replays;
+        self.hash = self.hash.wrapping_add(other.hash);
         self.failures.append(&mut other.failures);
         self.tally.add(&other.tally);
         each_plus(&mut self.lost, other.lost);
