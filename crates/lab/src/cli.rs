@@ -1,4 +1,5 @@
-//! The command line of the lab: `run`, `paper`, `merge`, `list`, `show` and `fields`. The tool
+//! The command line of the lab: `run`, `paper`, `merge`, `list`, `show`, `fields` and
+//! `plot-library`. The tool
 //! `srd` includes it as `srd lab`; `srd-lab` is the same without the rest of the tool.
 
 mod fields;
@@ -53,6 +54,9 @@ pub enum Command {
     },
     /// Draw the figures of publications that experiments repeat, on one page
     Paper(paper::Paper),
+    /// Print the JavaScript library that draws the plots of pages, for programs that make pages
+    /// from results by themselves, as the Python module does
+    PlotLibrary,
     /// Join reports of runs with different seeds or cases
     Merge {
         /// Folders that `run --out` wrote
@@ -171,6 +175,7 @@ pub fn execute(command: &Command, program: Program) -> Result<(), Failure> {
             print(&fields::text(name.as_deref()).map_err(Failure::Usage)?)
         }
         Command::Paper(options) => print(&paper::paper(options, program)?),
+        Command::PlotLibrary => print(&report::plot_library()),
         Command::Merge { reports, out } => {
             let folders = reports.iter().chain([out]).map(|p| quoted(&p.to_string_lossy()));
             let mut words: Vec<String> = folders.collect();

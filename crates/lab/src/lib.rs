@@ -12,6 +12,7 @@ mod batch;
 mod board;
 mod cdf;
 mod check;
+#[cfg(feature = "cli")]
 pub mod cli;
 mod congestion;
 mod copa;
@@ -30,6 +31,7 @@ mod figures_rival;
 mod figures_trace;
 mod floor;
 mod fluid;
+#[cfg(feature = "cli")]
 mod guards;
 mod host;
 mod level;
@@ -87,9 +89,11 @@ pub use plots::plots;
 pub use poisson::OpenLoop;
 pub use policy::{Parameters, path_policy_add, rate_policy_add};
 pub use report::{
-    Origin, csv, json, page, series_csv, summaries_join, summary_csv, summary_page, summary_table,
-    table,
+    Origin, csv, json, page_with, series_csv, summaries_join, summary_csv, summary_page,
+    summary_table, table,
 };
+#[cfg(feature = "cli")]
+pub use report::{page, plot_library};
 pub use request::Request;
 pub use result::{Detail, OrderCost, RunResult, Tally};
 pub use rings::RingOutcome;

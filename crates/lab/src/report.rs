@@ -9,7 +9,9 @@ mod series;
 mod sweeps;
 mod texts;
 
-pub use html::{add_figure, document, page, rows_page};
+#[cfg(feature = "cli")]
+pub use html::{add_figure, document, page, plot_library};
+pub use html::{page_with, rows_page};
 pub use series::{csv, series_csv, summary_csv};
 pub use texts::{summaries_join, summary_page, summary_table};
 

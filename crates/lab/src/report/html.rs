@@ -1,5 +1,4 @@
-//! A self-contained page per experiment: tables, plots, parameters, with the plotting library
-//! embedded once.
+//! A self-contained page per experiment: tables, plots, parameters, and the plotting library once.
 
 use super::charts::{Chart, case_name, cdf, completion, observed};
 use super::rows::Row;
@@ -12,6 +11,7 @@ use crate::packet::{ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES
 use crate::plots::plots;
 use crate::result::RunResult;
 use crate::spec::{Spec, Transport};
+#[cfg(feature = "cli")]
 use plotly::Plot;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -26,7 +26,14 @@ const OPEN_MAX: usize = 4;
 type Parameters = Vec<(String, String)>;
 
 /// The page of one experiment. `command`: the command line that reproduces it.
+#[cfg(feature = "cli")]
 pub fn page(results: &[RunResult], command: &str) -> String {
+    page_with(results, command, &plot_library())
+}
+
+/// As [`page`], with the text of [`plot_library`] from elsewhere: it has 4 MB, so that of several
+/// programs that are installed together one has it.
+pub fn page_with(results: &[RunResult], command: &str, library: &str) -> String {
     let spec = &results[0].spec;
     let mut body = String::new();
     head(&mut body, results, command);
@@ -55,7 +62,7 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     add_parameters(&mut body, results);
     definitions(&mut body);
     let script = format!("<script>\n{SCRIPT}</script>\n");
-    document(&format!("{}: {}", spec.name, spec.title), &library(), &body, &script)
+    document(&format!("{}: {}", spec.name, spec.title), library, &body, &script)
 }
 
 /// A whole page. `head`: more elements of its head; `end`: what follows its contents.
@@ -98,7 +105,8 @@ pub fn add_figure(out: &mut String, figure: &Figure) {
 }
 
 /// The plotting library as a script element, without the formula renderer that it includes.
-fn library() -> String {
+#[cfg(feature = "cli")]
+pub fn plot_library() -> String {
     let all = Plot::offline_js_sources();
     let end = "</script>";
     all.find(end).map_or(all.clone(), |at| all[..at + end.len()].to_string())
