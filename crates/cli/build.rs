@@ -1,4 +1,4 @@
-//! Tells the program the commit that it is built from, for reports of the lab. Without git, or
+//! Tells the tool, and the Python module, the commit that they are built from. Without git, or
 //! outside of a repository, it is not known; changes after the commit are not seen.
 
 use std::process::Command;
@@ -9,7 +9,8 @@ fn git(args: &[&str]) -> Option<String> {
 }
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    // Seen from every package that is built by it: all are two folders below the root.
+    println!("cargo::rerun-if-changed=../../crates/cli/build.rs");
     println!("cargo::rerun-if-env-changed=SRD_COMMIT");
     // HEAD names a branch, whose commit is in a file of its own, or among the packed ones.
     let branch = git(&["rev-parse", "--symbolic-full-name", "HEAD"]).unwrap_or_default();

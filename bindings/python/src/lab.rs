@@ -30,9 +30,15 @@ impl Runs {
         py.detach(|| srd_lab::csv(&self.0))
     }
 
-    /// A page with tables and interactive plots.
-    fn page(&self, py: Python<'_>, command: &str) -> String {
-        py.detach(|| srd_lab::page(&self.0, command))
+    /// One line per value over time, of runs that were observed.
+    fn series_csv(&self, py: Python<'_>) -> String {
+        py.detach(|| srd_lab::series_csv(&self.0))
+    }
+
+    /// A page with tables and interactive plots, which `library` draws: the output of `srd lab
+    /// plot-library`.
+    fn page(&self, py: Python<'_>, command: &str, library: &str) -> String {
+        py.detach(|| srd_lab::page_with(&self.0, command, library))
     }
 
     /// The figures that the experiment declares, as SVG.

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("__commit__", option_env!("SRD_COMMIT"))?;
     errors::add(module)?;
     lab::add(module)?;
     module.add_class::<device::Device>()?;

@@ -1,7 +1,8 @@
 """Software SRD: reliable datagrams and RDMA over ordinary UDP, and a lab that simulates them.
 
 ``srd.Device`` opens a device on an address of this host, ``srd.lab`` runs experiments in a
-simulated data center, and ``srd.aio`` waits for completions with asyncio.
+simulated data center, ``srd.check`` runs the fault checker, and ``srd.aio`` waits for completions
+with asyncio.
 
 Units are the last word of a name: ``timeout_s`` seconds, ``nbytes`` bytes, ``fct_median_us``
 microseconds. All errors are ``SrdError``; their texts say what to do.
@@ -15,7 +16,7 @@ if _sys.version_info < (3, 11):
         "the tool `srd` of the same package works with older ones" % _sys.version_info[:2]
     )
 
-from . import lab
+from . import check, lab
 from ._native import (
     Completion,
     Device,
@@ -28,8 +29,10 @@ from ._native import (
     RequestFailed,
     SpecError,
     SrdError,
+    __commit__,
     __version__,
 )
+from ._tool import ToolError
 
 __all__ = [
     "Completion",
@@ -43,6 +46,9 @@ __all__ = [
     "RequestFailed",
     "SpecError",
     "SrdError",
+    "ToolError",
+    "__commit__",
     "__version__",
+    "check",
     "lab",
 ]

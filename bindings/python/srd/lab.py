@@ -12,7 +12,6 @@ lists every field of a spec with its unit, and docs/lab.md explains the experime
 
 from __future__ import annotations
 
-import concurrent.futures
 import csv as _csv
 import hashlib
 import importlib
@@ -24,15 +23,13 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from . import _native
-from ._native import SpecError
+from . import _jobs, _native, _tool
+from ._native import SpecError, SrdError
 
 __all__ = ["Results", "SweepFailed", "experiments", "run", "show", "sweep"]
 
 #: Columns of text; those of axes, which begin with ``axis_``, too. All others are numbers.
-_TEXTS = {"experiment", "case", "transport", "control", "hash"}
-#: A job whose worker died is given to others this often.
-_TRIES = 3
+_TEXTS = {"experiment", "case", "transport", "control", "hash", "series", "what"}
 
 
 def experiments() -> list[str]:
@@ -54,10 +51,7 @@ class Results:
 
     def __init__(self, csv: str, name: str, command: str, runs: _native.Runs | None = None) -> None:
         self._csv, self.name, self.command, self._runs = csv, name, command, runs
-        self.rows: list[dict[str, Any]] = [
-            {column: _value(column, cell) for column, cell in row.items()}
-            for row in _csv.DictReader(io.StringIO(csv))
-        ]
+        self.rows: list[dict[str, Any]] = _rows(csv)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -108,20 +102,30 @@ class Results:
 
     def flows(self) -> list[dict[str, Any]]:
         """One dict per flow and round: ends, bytes, and times in microseconds."""
-        text = self._made_here().flows_csv()
-        return [
-            {c: _value(c, v) for c, v in row.items()} for row in _csv.DictReader(io.StringIO(text))
-        ]
+        return _rows(self._made_here().flows_csv())
+
+    def series(self) -> list[dict[str, Any]]:
+        """One dict per value over time, of runs with ``observe=True`` or a spec that measures.
+
+        ``series`` is what was observed (``network``, ``flows``, a tier, a flow or a link), ``what``
+        the quantity with its unit, and the value holds from ``start_us`` to ``end_us``."""
+        found = _rows(self._made_here().series_csv())
+        if not found:
+            raise SpecError("these runs were not observed: srd.lab.run(..., observe=True)")
+        return found
 
     def figures(self) -> list[str]:
         """The figures that the experiment declares, each as the text of an SVG."""
         return self._made_here().figures()
 
     def page(self) -> str:
-        """A page in HTML with tables and plots, which needs no network."""
+        """A page in HTML with tables and plots, which needs no network.
+
+        Plots of single runs are drawn by a JavaScript library, which the tool ``srd`` of the same
+        package supplies."""
         if self._runs is None:
             return _native.lab_rows_page(self._csv, self.name, self.command)
-        return self._runs.page(self.command)
+        return self._runs.page(self.command, _tool.plot_library())
 
     def plot(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Writes ``page()`` to a file and returns its path."""
@@ -179,7 +183,7 @@ def run(
     return Results(runs.csv(), pathlib.Path(spec).stem, _command([spec], options, seeds), runs)
 
 
-class SweepFailed(Exception):
+class SweepFailed(SrdError):
     """Some runs of a sweep failed; ``results`` has the others, and ``errors`` why, by run."""
 
     def __init__(self, results: Results, errors: dict[str, BaseException]) -> None:
@@ -210,150 +214,59 @@ def sweep(
         callable that makes one is called again when a pool breaks because a worker was killed; the
         runs that it had are run again.
     keep: a file to which each finished run is appended. A sweep that was stopped goes on from it;
-        runs of other experiments, options or versions in it are ignored.
+        runs of other experiments, options or builds in it are ignored.
     progress: called with the number of finished runs and of all.
 
     The other options are those of ``run``. The rows, and their hash, are the same on every
     executor.
     """
     names = [specs] if isinstance(specs, (str, os.PathLike)) else list(specs)
-    jobs: dict[str, tuple[Any, ...]] = {}
+    arguments: dict[str, tuple[Any, ...]] = {}
+    labels: dict[str, str] = {}
     for spec in names:
         options = _options(spec, quick, case, set, sweep)
         for at, label, seed in _native.lab_jobs(os.fspath(spec), **options, seeds=_seeds(seeds)):
-            key = json.dumps(
-                [_native.__version__, _text_of(spec), options, at, seed], sort_keys=True
-            )
-            digest = hashlib.sha256(key.encode()).hexdigest()
-            jobs[digest] = (
-                f"{spec}, case {label!r}, seed {seed}",
-                os.fspath(spec),
-                at,
-                seed,
-                options,
-            )
-    done = {digest: text for digest, text in _kept(keep).items() if digest in jobs}
-    errors: dict[str, BaseException] = {}
-    _execute(jobs, done, errors, executor, keep, progress)
+            key = _jobs.digest([_text_of(spec), options, at, seed])
+            labels[key] = f"{spec}, case {label!r}, seed {seed}"
+            arguments[key] = (os.fspath(spec), at, seed, options, _tool.build())
+
+    def told(done: dict[str, str]) -> None:
+        if progress is not None:
+            progress(len(done), len(arguments))
+
+    jobs = _jobs.Jobs(
+        _job,
+        arguments,
+        labels,
+        executor=executor,
+        keep=keep,
+        writer="srd.lab.sweep",
+        progress=told,
+    )
+    errors = jobs.run()
     name = "sweep" if len(names) > 1 else pathlib.Path(names[0]).stem
     options = _options(names[0], quick, case, set, sweep)
     # Runs of one case together: their groups of flows are cases of their own behind it.
     cases: dict[tuple[str, int], list[str]] = {}
-    for digest, (_, spec, at, _, _) in jobs.items():
-        if digest in done:
-            cases.setdefault((spec, at), []).append(done[digest])
+    for key, (spec, at, *_) in arguments.items():
+        if key in jobs.done:
+            cases.setdefault((spec, at), []).append(jobs.done[key])
     results = Results(_native.lab_join(list(cases.values())), name, _command(names, options, seeds))
     if errors:
-        raise SweepFailed(results, {jobs[d][0]: e for d, e in errors.items()})
+        raise SweepFailed(results, errors)
     return results
 
 
-def _job(spec: str, at: int, seed: int, options: dict[str, Any]) -> str:
+def _job(spec: str, at: int, seed: int, options: dict[str, Any], made_by: str) -> str:
+    _tool.same_build(made_by)
     return _native.lab_job(spec, at, seed, **options)
 
 
-def _execute(
-    jobs: dict[str, tuple[Any, ...]],
-    done: dict[str, str],
-    errors: dict[str, BaseException],
-    executor: Any,
-    keep: str | os.PathLike[str] | None,
-    progress: Callable[[int, int], object] | None,
-) -> None:
-    """Runs what is not done; adds to ``done`` and ``errors``."""
-    make = executor if executor is None or callable(executor) else None
-    for attempt in range(_TRIES):
-        left = {d: job for d, job in jobs.items() if d not in done and d not in errors}
-        if not left:
-            return
-        pool = executor if make is None and executor is not None else (make or _pool)()
-        try:
-            killed = _round(pool, left, len(jobs), done, errors, keep, progress)
-        finally:
-            if pool is not executor:
-                pool.shutdown(wait=True, cancel_futures=True)
-        if not killed:
-            return
-        if pool is executor or attempt + 1 == _TRIES:
-            errors.update(killed)
-            return
-
-
-def _pool() -> concurrent.futures.Executor:
-    return concurrent.futures.ProcessPoolExecutor()
-
-
-def _round(
-    pool: Any,
-    left: dict[str, tuple[Any, ...]],
-    all_jobs: int,
-    done: dict[str, str],
-    errors: dict[str, BaseException],
-    keep: str | os.PathLike[str] | None,
-    progress: Callable[[int, int], object] | None,
-) -> dict[str, BaseException]:
-    """Runs jobs once; returns those whose workers died."""
-    killed: dict[str, BaseException] = {}
-    futures: dict[Any, str] = {}
-    for digest, (_, *job) in left.items():
-        try:
-            futures[pool.submit(_job, *job)] = digest
-        except concurrent.futures.BrokenExecutor as error:
-            killed[digest] = error
-    for future in _as_completed(futures):
-        digest = futures[future]
-        try:
-            text = future.result()
-        except (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError) as error:
-            killed[digest] = error
-            continue
-        except Exception as error:
-            errors[digest] = error
-            continue
-        done[digest] = text
-        if keep is not None:
-            with open(keep, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"run": digest, "csv": text}) + "\n")
-        if progress is not None:
-            progress(len(done), all_jobs)
-    return killed
-
-
-def _as_completed(futures: Iterable[Any]) -> Iterator[Any]:
-    """Futures of any executor in the order in which they end."""
-    known = list(futures)
-    if all(isinstance(future, concurrent.futures.Future) for future in known):
-        yield from concurrent.futures.as_completed(known)
-    else:
-        yield from known
-
-
-def _kept(keep: str | os.PathLike[str] | None) -> dict[str, str]:
-    """Finished runs of an earlier sweep. A last line that was cut is not read."""
-    found: dict[str, str] = {}
-    if keep is None or not os.path.exists(keep):
-        return found
-    with open(keep, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                entry = json.loads(line)
-                found[entry["run"]] = entry["csv"]
-            except (ValueError, KeyError, TypeError):
-                if line.endswith("\n"):
-                    raise SpecError(
-                        f"{os.fspath(keep)}, line {number}: not written by srd.lab.sweep; "
-                        "name another file"
-                    ) from None
-    if found or os.path.getsize(keep):
-        _end_line(keep)
-    return found
-
-
-def _end_line(keep: str | os.PathLike[str]) -> None:
-    """Removes a last line that was cut, so that the next one begins a line."""
-    with open(keep, "rb+") as file:
-        text = file.read()
-        file.truncate(text.rfind(b"\n") + 1)
+def _rows(csv: str) -> list[dict[str, Any]]:
+    return [
+        {column: _value(column, cell) for column, cell in row.items()}
+        for row in _csv.DictReader(io.StringIO(csv))
+    ]
 
 
 def _value(column: str, cell: str) -> Any:

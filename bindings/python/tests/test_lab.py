@@ -8,6 +8,7 @@ import pickle
 import signal
 import tempfile
 import unittest
+from unittest import mock
 
 import srd
 from srd import lab
@@ -20,22 +21,26 @@ def _smallest() -> str:
     return str(pathlib.Path(__file__).with_name("small.toml"))
 
 
-def _killed_once(spec, at, seed, options):
+def _killed_once(*job):
     """A job whose worker is killed the first time."""
     marker = os.environ["SRD_TEST_MARKER"]
     if not os.path.exists(marker):
         pathlib.Path(marker).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return JOB(spec, at, seed, options)
+    return JOB(*job)
 
 
-def _fails_for_seed_2(spec, at, seed, options):
+def _fails_for_seed_2(spec, at, seed, *more):
     if seed == 2:
         raise OSError("no memory")
-    return JOB(spec, at, seed, options)
+    return JOB(spec, at, seed, *more)
 
 
 JOB = lab._job
+
+
+def _threads():
+    return concurrent.futures.ThreadPoolExecutor(2)
 
 
 def _forked():
@@ -53,6 +58,13 @@ class Lab(unittest.TestCase):
         self.assertIn("two paths", results.table)
         self.assertIn("two paths", results._repr_html_())
         self.assertEqual(len(results.flows()), 4 * 2)
+        with self.assertRaisesRegex(srd.SpecError, "observe=True"):
+            results.series()
+        seen = lab.run(_smallest(), **SMALL, observe=True)
+        self.assertEqual(seen.hash, results.hash)
+        jain = [v["value"] for v in seen.series() if (v["series"], v["what"]) == ("flows", "jain")]
+        # Two flows, of which at first none has sent anything.
+        self.assertEqual((min(jain), max(jain)), (0, 1))
         with self.assertRaisesRegex(
             srd.SpecError, "there is no column fct; the columns are experiment"
         ):
@@ -129,9 +141,7 @@ class Sweep(unittest.TestCase):
         self.addCleanup(setattr, lab, "_job", JOB)
 
     def test_every_executor_gives_the_same(self):
-        executors = [None, _forked]
-        executors.append(lambda: concurrent.futures.ThreadPoolExecutor(2))
-        for executor in executors:
+        for executor in [None, _forked, _threads]:
             told = []
             results = lab.sweep(
                 [_smallest()], executor=executor, **self.OPTIONS, progress=lambda *n: told.append(n)
@@ -197,6 +207,78 @@ class Sweep(unittest.TestCase):
         keep.write_text("something else\n")
         with self.assertRaisesRegex(srd.SpecError, "line 1: not written by srd.lab.sweep"):
             lab.sweep(_smallest(), **options)
+
+    def test_what_another_build_kept_is_not_taken(self):
+        keep = self.folder / "kept"
+        told = []
+
+        def sweep():
+            told.clear()
+            options = {**self.OPTIONS, "keep": keep, "progress": lambda *n: told.append(n)}
+            results = lab.sweep(_smallest(), executor=_threads, **options)
+            self.assertEqual(results.hash, self.here.hash)
+            return len(told)
+
+        self.assertEqual((sweep(), sweep()), (4, 0))
+        with mock.patch.object(srd._native, "__commit__", "of a later build"):
+            self.assertEqual((sweep(), sweep()), (4, 0))
+        # Not all changes are committed: the engine's code counts, too.
+        with mock.patch.object(srd._jobs, "_library", lambda: "of changed code"):
+            self.assertEqual((sweep(), sweep()), (4, 0))
+        self.assertEqual(sweep(), 0)
+
+    def test_a_worker_of_another_build_is_refused(self):
+        class OldWorkers:
+            def submit(self, job, *arguments):
+                future = concurrent.futures.Future()
+                with mock.patch.object(srd._native, "__commit__", "of an old worker"):
+                    try:
+                        future.set_result(job(*arguments))
+                    except Exception as error:
+                        future.set_exception(error)
+                return future
+
+        refused = self.assertRaisesRegex(lab.SweepFailed, "of an old worker.*install the same")
+        with refused as caught:
+            lab.sweep(_smallest(), executor=OldWorkers(), **self.OPTIONS)
+        self.assertEqual(len(caught.exception.errors), 4)
+
+
+class Tool(unittest.TestCase):
+    """What the module leaves to the tool `srd`."""
+
+    def setUp(self):
+        for cached in (srd._tool.path, srd._tool.plot_library, srd._tool.of_this_build):
+            cached.cache_clear()
+            self.addCleanup(cached.cache_clear)
+
+    def test_without_the_tool_a_plot_says_what_to_do(self):
+        results = lab.run(_smallest(), **SMALL)
+        with mock.patch("srd._tool._of_package", lambda: None), mock.patch(
+            "sysconfig.get_path", lambda name: "/nowhere"
+        ), mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
+            with self.assertRaisesRegex(srd.ToolError, "pip install software-srd"):
+                results.page()
+            with self.assertRaisesRegex(srd.ToolError, "pip install software-srd"):
+                srd.check.seeds(0, 1)
+        # A sweep draws without it.
+        joined = pickle.loads(pickle.dumps(results))
+        self.assertIn("two paths", joined.page())
+
+    def test_a_tool_that_is_too_old_says_so(self):
+        with tempfile.TemporaryDirectory() as folder:
+            old = pathlib.Path(folder, "srd")
+            old.write_text(
+                "#!/bin/sh\n"
+                'case $1 in --version) echo "srd 0.0.9 (commit 1)";;\n'
+                "*) echo \"unrecognized subcommand '$2'\" >&2; exit 2;; esac\n"
+            )
+            old.chmod(0o755)
+            with mock.patch("srd._tool.path", lambda: str(old)):
+                with self.assertRaisesRegex(srd.ToolError, "plot-library'; .* older than this"):
+                    lab.run(_smallest(), **SMALL).page()
+                with self.assertRaisesRegex(srd.ToolError, r"is srd 0.0.9 \(commit 1\), but this"):
+                    srd.check.seeds(0, 1)
 
 
 if __name__ == "__main__":
