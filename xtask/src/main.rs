@@ -70,8 +70,9 @@ Packages (docs/install.md)
   install --prefix DIR         build, and install the tool, the libraries, manual pages,
                                completions and the C header below DIR
   uninstall --prefix DIR       remove what `install` put there
-  wheel [--glibc 2.28]         Python wheel for pip; --glibc: for systems with that C library or a
-                               newer one (downloads Zig's linker)
+  wheel [--glibc 2.28] [--arch aarch64]
+                               Python wheel for pip; --glibc: for systems with that C library or a
+                               newer one, --arch: for other processors (both download Zig)
   deb                          package for Debian and Ubuntu
   package-check                installs, uses and removes each of these
 

@@ -45,11 +45,11 @@ class Jobs:
         executor: Any,
         keep: str | os.PathLike[str] | None,
         writer: str,
-        progress: Callable[[dict[str, str]], object],
+        progress: Callable[[str], object],
     ) -> None:
         """``job``: a function that a worker can import, and whose result is a text.
         ``writer``: the function that writes ``keep``, for errors.
-        ``progress``: called with the results so far whenever there is another one."""
+        ``progress``: called with the key of each new result."""
         self._job, self._arguments, self._names = job, arguments, names
         self._executor, self._keep, self._progress = executor, keep, progress
         #: Results by key; those that are kept from before, too.
@@ -100,7 +100,7 @@ class Jobs:
             if self._keep is not None:
                 with open(self._keep, "a", encoding="utf-8") as file:
                     file.write(json.dumps({"run": key, "result": text}) + "\n")
-            self._progress(self.done)
+            self._progress(key)
         return killed
 
 

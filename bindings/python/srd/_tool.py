@@ -40,7 +40,9 @@ def same_build(other: str) -> None:
 def path() -> str:
     """The tool: of the package that this module belongs to, or beside ``python``, or in PATH."""
     scripts = pathlib.Path(sysconfig.get_path("scripts"), "srd")
-    for found in (_of_package(), str(scripts), shutil.which("srd")):
+    # Where `pip install --target` puts it, whose list of files is not true.
+    target = pathlib.Path(__file__).parents[1] / "bin/srd"
+    for found in (_of_package(), str(target), str(scripts), shutil.which("srd")):
         if found is not None and os.access(found, os.X_OK):
             return found
     raise ToolError(

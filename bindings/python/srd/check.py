@@ -135,9 +135,13 @@ def seeds(
         job = (at, min(batch, first + count - at), with_class)
         arguments[_jobs.digest(["check", *job])] = (*job, _tool.build())
 
-    def told(done: dict[str, str]) -> None:
+    ended = 0
+
+    def told(key: str) -> None:
+        nonlocal ended
+        ended += arguments[key][1]
         if progress is not None:
-            progress(sum(arguments[key][1] for key in done), count)
+            progress(ended, count)
 
     jobs = _jobs.Jobs(
         _job,
@@ -148,6 +152,7 @@ def seeds(
         writer="srd.check.seeds",
         progress=told,
     )
+    ended = sum(arguments[key][1] for key in jobs.done)
     errors = jobs.run()
     done = (json.loads(jobs.done[key]) for key in arguments if key in jobs.done)
     report = _report(first, _sum(done))

@@ -230,9 +230,9 @@ def sweep(
             labels[key] = f"{spec}, case {label!r}, seed {seed}"
             arguments[key] = (os.fspath(spec), at, seed, options, _tool.build())
 
-    def told(done: dict[str, str]) -> None:
+    def told(key: str) -> None:
         if progress is not None:
-            progress(len(done), len(arguments))
+            progress(len(jobs.done), len(arguments))
 
     jobs = _jobs.Jobs(
         _job,

@@ -28,12 +28,25 @@ pub fn run_command(args: &mut Args) -> Result {
 /// Builds and links the libraries; returns their folder.
 pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     tools::ensure(&["cc"])?;
-    build_by("cc", out)
+    let release = target_dir().join("release");
+    build_by(&By { compiler: "cc".into(), options: Vec::new(), release }, out)
 }
 
-/// As [`build`], linked by another C compiler: one for an older C library than this machine's.
-pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
-    run(&mut cargo(&["build", "--release", "-p", "srd-ibverbs", "--lib"]))?;
+/// What builds for other systems than this machine's.
+pub struct By {
+    /// C compiler, which links.
+    pub compiler: String,
+    /// Options of cargo.
+    pub options: Vec<String>,
+    /// Folder of what cargo builds with these options.
+    pub release: PathBuf,
+}
+
+/// As [`build`], by another C compiler: one for an older C library, or for another processor.
+pub fn build_by(by: &By, out: Option<PathBuf>) -> Result<PathBuf> {
+    let compiler = by.compiler.as_str();
+    let line = ["build", "--release", "-p", "srd-ibverbs", "--lib"];
+    run(cargo(&line).args(&by.options))?;
     let out = out.unwrap_or_else(|| target_dir().join("verbs"));
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let link = root().join("bindings/ibverbs/link");
@@ -43,7 +56,7 @@ pub fn build_by(compiler: &str, out: Option<PathBuf>) -> Result<PathBuf> {
         compile(compiler, &link, object)?;
     }
     let [private, job] = &objects;
-    let archive = target_dir().join("release/libsrd_ibverbs.a");
+    let archive = by.release.join("libsrd_ibverbs.a");
     let own = [
         "-Wl,--whole-archive".as_ref(),
         archive.as_os_str(),

@@ -1,6 +1,6 @@
 //! `package-check`: each package is installed in a place of its own, used there, and removed.
 
-use super::{Parts, VERSION, deb, install, stage, tree, wheel};
+use super::{Parts, VERSION, deb, install, python, stage, tree, wheel};
 use crate::{
     Result,
     process::{command, output, root, run},
@@ -26,7 +26,7 @@ const BASE: [&str; 2] = ["libc6", "libgcc-s1"];
 /// A package cannot be built, installed, used or removed.
 pub fn run_all() -> Result {
     tools::ensure(&["cc", "mpicc", "pkg-config", "python3-venv"])?;
-    let parts = Parts::build()?;
+    let parts = Parts::build()?.with_python()?;
     for (name, check) in
         [("install --prefix", prefix as fn(&Parts) -> Result), ("wheel", by_pip), ("deb", by_dpkg)]
     {
@@ -61,7 +61,7 @@ fn prefix(parts: &Parts) -> Result {
 }
 
 /// Installs the wheel into a fresh virtual environment, without Rust and without a network, and
-/// runs an MPI program by it.
+/// runs an MPI program and the Python module by it.
 fn by_pip(parts: &Parts) -> Result {
     let file = wheel::build(parts)?;
     let folder = stage("check-venv")?;
@@ -77,7 +77,7 @@ fn by_pip(parts: &Parts) -> Result {
     let pip = bin.join("pip");
     run(plain(&pip, &["install", "--quiet", "--no-index", "--no-deps"]).arg(&file))?;
     let srd = bin.join("srd");
-    version_of(&mut plain(&srd, &["--version"]))?;
+    let version = version_of(&mut plain(&srd, &["--version"]))?;
     let source = root().join("bindings/ibverbs/tests/programs/mpi_check.c");
     run(command("mpicc", &["-O2", "-o"]).arg(folder.join("mpi_check")).arg(source))?;
     let line = ["run", "--", "mpirun", "--oversubscribe", "-n", "2", "./mpi_check", "4096"];
@@ -91,6 +91,7 @@ fn by_pip(parts: &Parts) -> Result {
         );
         all_of(&mut plain(&srd, &["run", "--allow-fallback", "--", "python3", "-c", &code]))?;
     }
+    python::check(&plain, &bin, &version)?;
     run(&mut plain(&pip, &["uninstall", "--quiet", "--yes", "software-srd"]))?;
     let left: Vec<_> = tree::entries(&folder)?.into_iter().filter(|path| is_of_srd(path)).collect();
     expect(left.is_empty(), &format!("pip uninstall left {left:?}"))
@@ -225,15 +226,16 @@ fn example(pkg_config: &Path, program: &Path) -> Result<PathBuf> {
     Ok(program.to_path_buf())
 }
 
-/// Requires that `srd --version` names version and commit.
-fn version_of(c: &mut Command) -> Result {
+/// Requires that `srd --version` names version and commit; returns what it says.
+pub fn version_of(c: &mut Command) -> Result<String> {
     let said = all_of(c)?;
     let wanted = format!("srd {VERSION} (commit ");
-    expect(said.starts_with(&wanted), &format!("`srd --version` says {said}"))
+    expect(said.starts_with(&wanted), &format!("`srd --version` says {said}"))?;
+    Ok(said)
 }
 
 /// Output and errors of a program that must succeed.
-fn all_of(c: &mut Command) -> Result<String> {
+pub fn all_of(c: &mut Command) -> Result<String> {
     let shown = format!("{c:?}");
     let out = c.output().map_err(|e| format!("cannot start {shown}: {e}"))?;
     let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -245,7 +247,7 @@ fn run_quietly(c: &mut Command) -> Result {
     output(c).map(|_| ())
 }
 
-fn expect(holds: bool, otherwise: &str) -> Result {
+pub fn expect(holds: bool, otherwise: &str) -> Result {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }
 
@@ -255,6 +257,6 @@ fn put(file: &Path, content: &str) -> Result {
     fs::write(file, content).map_err(fail)
 }
 
-fn text(path: &Path) -> String {
+pub fn text(path: &Path) -> String {
     path.display().to_string()
 }

@@ -83,7 +83,7 @@ pub fn fill(parts: &Parts, folder: &Path, prefix: &Path) -> Result {
     tree.dropin(parts)?;
     tree.dropin_links()?;
     tree.help(parts)?;
-    parts.c.as_deref().map_or(Ok(()), |library| tree.c(library))?;
+    parts.c.as_deref().map_or(Ok(()), |library| tree.c(parts, library))?;
     tree.unit(prefix)?;
     tree.host_files()?;
     tree.documents(tree::DOC_DIR)

@@ -4,8 +4,10 @@
 mod check;
 mod deb;
 mod elf;
+mod emulated;
 mod install;
 mod parts;
+mod python;
 mod tree;
 mod wheel;
 
@@ -34,15 +36,20 @@ pub fn uninstall_command(args: &mut Args) -> Result {
     Ok(())
 }
 
-/// `wheel [--glibc VERSION]`.
+/// `wheel [--glibc VERSION] [--arch NAME]`.
 pub fn wheel_command(args: &mut Args) -> Result {
     let glibc = args.value::<String>("--glibc")?;
+    let arch = args.value::<String>("--arch")?;
     args.end()?;
-    let parts = match glibc {
-        None => Parts::build_dropin()?,
-        Some(version) => Parts::build_for(&version)?,
+    let parts = if glibc.is_none() && arch.is_none() {
+        Parts::build_dropin()?.with_python()?
+    } else {
+        let glibc = glibc.unwrap_or_else(|| parts::GLIBC.into());
+        Parts::build_for(&glibc, &arch.unwrap_or_else(|| std::env::consts::ARCH.into()))?
     };
-    told(&wheel::build(&parts)?)
+    let wheel = wheel::build(&parts)?;
+    told(&wheel)?;
+    if parts.is_foreign() { emulated::check(&parts, &wheel) } else { Ok(()) }
 }
 
 /// `deb`.

@@ -32,13 +32,14 @@ impl Tree {
 
     /// The tool, at `path`.
     pub fn tool(&self, parts: &Parts, path: &str) -> Result {
-        self.stripped(&parts.srd, path, 0o755)
+        self.stripped(parts, &parts.srd, path, 0o755)
     }
 
     /// The drop-in libraries, without the links to them.
     pub fn dropin(&self, parts: &Parts) -> Result {
         for name in LIBRARIES.map(|(name, _)| name).into_iter().chain([PLACES]) {
-            self.stripped(&parts.verbs.join(name), &format!("{LIBRARY_DIR}/{name}"), 0o644)?;
+            let library = parts.verbs.join(name);
+            self.stripped(parts, &library, &format!("{LIBRARY_DIR}/{name}"), 0o644)?;
         }
         Ok(())
     }
@@ -50,7 +51,7 @@ impl Tree {
 
     /// Manual pages and completions.
     pub fn help(&self, parts: &Parts) -> Result {
-        let srd = parts.srd.display().to_string();
+        let srd = parts.help.as_ref().unwrap_or(&parts.srd).display().to_string();
         let man = self.place("share/man/man1/srd.1")?;
         let dir = man.parent().unwrap_or(&self.0).display().to_string();
         output(&mut command(&srd, &["man", "--dir", &dir]))?;
@@ -64,10 +65,25 @@ impl Tree {
         Ok(())
     }
 
+    /// The Python module.
+    pub fn python(&self, parts: &Parts) -> Result {
+        let native = parts.python.as_ref().ok_or("the Python module is not built")?;
+        self.stripped(parts, native, "srd/_native.abi3.so", 0o644)?;
+        let sources = root().join("bindings/python/srd");
+        for path in entries(&sources)? {
+            let known = path.extension().is_some_and(|e| e == "py" || e == "pyi" || e == "typed");
+            if known {
+                let to = format!("srd/{}", path.display());
+                self.copy(&sources.join(&path), &to, 0o644)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The C library with header and pkg-config file.
-    pub fn c(&self, library: &Path) -> Result {
+    pub fn c(&self, parts: &Parts, library: &Path) -> Result {
         let soname = super::elf::Elf::read(library)?.soname.ok_or("libsrd_c.so has no SONAME")?;
-        self.stripped(library, &format!("lib/{soname}"), 0o644)?;
+        self.stripped(parts, library, &format!("lib/{soname}"), 0o644)?;
         self.link(&soname, "lib/libsrd_c.so")?;
         self.copy(&root().join("bindings/c/include/srd.h"), "include/srd.h", 0o644)?;
         self.write("lib/pkgconfig/srd.pc", &filled(include_str!("files/srd.pc"), ""))
@@ -110,7 +126,11 @@ impl Tree {
     }
 
     /// Copies a program or a library without its debug information.
-    fn stripped(&self, from: &Path, path: &str, bits: u32) -> Result {
+    fn stripped(&self, parts: &Parts, from: &Path, path: &str, bits: u32) -> Result {
+        if parts.is_foreign() {
+            // Its linker has done so.
+            return self.copy(from, path, bits);
+        }
         let to = self.place(path)?;
         run(command("strip", &["-o"]).arg(&to).arg(from))?;
         mode(&to, bits)
