@@ -24,7 +24,7 @@ impl Paths {
     }
 
     fn set(&mut self, path: u8, to: &str) {
-        self.retired.put(path, to == "retired");
+        self.retired.put(path, matches!(to, "retired" | "probing"));
         self.denied.put(path, to == "denied");
     }
 

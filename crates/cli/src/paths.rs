@@ -29,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   srd paths deny 0-15 --peer 10.0.0.5   take paths out of use, before a switch is serviced
   srd paths allow --peer 10.0.0.5       use all of them again
   srd paths watch                       each change: GOOD, ASSUMED_BAD (retired), DENIED
+  srd paths probe                       running processes probe their paths now
 
 Each interval, small messages are sent over all paths (with --path-policy oblivious unless given);
 their acknowledgments show each path's round-trip time and losses, also of denied paths. If the
@@ -311,6 +312,7 @@ mod tests {
             packets_lost: lost,
             packets_ce: 0,
             state: "live",
+            echoed: true,
         }
     }
 

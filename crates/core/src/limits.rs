@@ -9,6 +9,9 @@ pub const PATHS_MAX: usize = 256;
 /// Most addresses with denied paths ([`crate::Engine::paths_deny`]): as many as the host's control
 /// file of paths has room for. Each keeps the state of its paths while it is idle, some 16 KiB.
 pub const DENIALS_MAX: usize = 128;
+/// Most probes that may wait for [`crate::Engine::paths_probe`] to order more: those of eight
+/// addresses with all their paths.
+pub const PROBES_ORDERED_MAX: usize = 8 * PATHS_MAX;
 /// Most queue pairs per engine: the index is the low byte of a QPN.
 pub const QPS_MAX: usize = 256;
 /// Least window that a peer may negotiate, in PSNs.

@@ -250,6 +250,10 @@ impl Outbox {
         debug_assert!(probe.ci.index() < self.marks.len(), "its context has begun");
         self.probes.push_back(probe);
     }
+    /// Probes that wait to be sent.
+    pub fn probes_len(&self) -> usize {
+        self.probes.len()
+    }
     pub fn probe_pop(&mut self) -> Option<ProbeOut> {
         self.probes.pop_front()
     }

@@ -170,3 +170,56 @@ fn a_retired_path_that_was_denied_is_probed_when_it_is_allowed() {
     p.net.run(Span::from_ms(300));
     assert!(matches!(stats(&p, 0)[2].state, "live" | "penalised"), "{:?}", stats(&p, 0)[2]);
 }
+
+/// An operator asks for probes, from an engine at rest: each path in use carries one packet and
+/// tells whether it came back, and a denied one carries none.
+#[test]
+fn an_ordered_probe_takes_each_path_in_use() {
+    let mut p = pair(11, PathPolicy::Srd, 8);
+    assert_eq!(p.batch(400, 1_000, Span::from_ms(100)).len(), 400);
+    let now = p.net.now;
+    p.net.hosts[0].engine.paths_deny(now, ip(1), &mask([1]), 1).unwrap();
+    p.net.run(Span::from_secs(30));
+    assert!(stats(&p, 0).iter().all(|s| s.echoed), "each has carried something");
+    p.net.faults.black_paths = vec![2];
+    let (now, before) = (p.net.now, p.net.hosts[0].paths_used);
+    let engine = &mut p.net.hosts[0].engine;
+    assert!(!engine.paths_probe(now, ip(7), &mask(0..8)), "nobody is there");
+    assert!(engine.paths_probe(now, ip(1), &mask(0..7)));
+    p.net.run(Span::from_ms(5));
+    let used = p.net.hosts[0].paths_used;
+    let sent: Vec<_> = (0..8).map(|i| used[i] - before[i]).collect();
+    assert_eq!(sent, [1, 0, 1, 1, 1, 1, 1, 0]);
+    let echoed: Vec<_> = stats(&p, 0).iter().map(|s| s.echoed).collect();
+    // Nothing was asked of path 1, which is denied, and of path 7.
+    assert_eq!(echoed, [true, true, false, true, true, true, true, true]);
+    // However often it is asked, the queue of probes is bounded.
+    let now = p.net.now;
+    let engine = &mut p.net.hosts[0].engine;
+    let taken = (0..1000).filter(|_| engine.paths_probe(now, ip(1), &mask(0..8))).count();
+    assert!((limits::PROBES_ORDERED_MAX / 8..1000).contains(&taken), "{taken}");
+    p.net.run(Span::from_ms(50));
+    let now = p.net.now;
+    assert!(p.net.hosts[0].engine.paths_probe(now, ip(1), &mask(0..8)), "they have left");
+}
+
+/// The probe of a retired path, which would be due much later, leaves at once; the path returns
+/// only by the second one, which has full size and its own time.
+#[test]
+fn an_ordered_probe_of_a_retired_path_leaves_at_once() {
+    let mut configs: Vec<_> = (0..2).map(config).collect();
+    configs[0].path.paths = 8;
+    (configs[0].path.probe_first, configs[0].path.probe_max) =
+        (Span::from_secs(10), Span::from_secs(10));
+    let mut p = Pair::with(12, configs);
+    p.net.faults.black_paths = vec![2];
+    let _ = p.batch(400, 1_000, Span::from_ms(100));
+    assert_eq!(stats(&p, 0)[2].state, "retired");
+    p.net.faults.black_paths.clear();
+    p.net.run(Span::from_ms(50));
+    assert_eq!(stats(&p, 0)[2].state, "retired", "its time has not come");
+    let now = p.net.now;
+    assert!(p.net.hosts[0].engine.paths_probe(now, ip(1), &mask([2])));
+    p.net.run(Span::from_ms(50));
+    assert_eq!((stats(&p, 0)[2].state, stats(&p, 0)[2].echoed), ("probing", true));
+}

@@ -358,10 +358,11 @@ fn timers_of_a_slow_past_do_not_outlast_the_silence() {
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 9]);
 }
 
-/// A context that rests remembers the state of its first 64 paths only. Of the others, those that
-/// were out of use came back without a word: who listens counted them as out for ever.
+/// A context that rests once remembered the state of its first 64 paths only. Of the others, those
+/// that were out of use came back without a word, and then without a probe. Now all stay as they
+/// were told, and carry no data before they were probed.
 #[test]
-fn paths_that_are_forgotten_are_told_to_be_back() {
+fn a_rest_changes_the_state_of_no_path() {
     let mut configs: Vec<_> = (0..2).map(config).collect();
     configs[0].path.paths = 256;
     configs[0].idle_after = Span::from_us(500);
@@ -388,7 +389,22 @@ fn paths_that_are_forgotten_are_told_to_be_back() {
     let stats = p.net.hosts[0].engine.path_stats(ip(1));
     let known: Vec<u8> = stats.iter().filter(|s| s.state == "retired").map(|s| s.path).collect();
     assert_eq!(Vec::from_iter(out), known);
-    assert!(known.iter().all(|&path| (60..64).contains(&path)), "{known:?}");
+    assert!(known.iter().all(|&path| (60..120).contains(&path)), "{known:?}");
+    assert!(known.iter().any(|&path| path >= 64), "{known:?}");
+    // Probes of two sizes are all that these paths carry after the rest.
+    p.net.hosts[0].done.clear();
+    let before = *p.net.hosts[0].engine.counters();
+    let used = |p: &Pair, i: u8| p.net.hosts[0].paths_used[usize::from(i)];
+    let sent = |p: &Pair| known.iter().map(|&i| used(p, i)).sum::<u64>();
+    let was = sent(&p);
+    for i in 0..500 {
+        p.net.hosts[1].recv(p.qp[1], i, 1024);
+        p.send(0, i, pattern(i, 1024)).unwrap();
+    }
+    assert!(p.net.run_until(Span::from_ms(40), |n| n.hosts[0].sends_done() == 500));
+    let after = *p.net.hosts[0].engine.counters();
+    assert!(sent(&p) - was <= after.probe_pkts - before.probe_pkts);
+    assert_eq!(after.retrans_pkts, before.retrans_pkts, "nothing was lost on a dead path");
 }
 
 /// Keeps the cookies of challenges.

@@ -73,8 +73,10 @@ fn a_path_out_of_use_carries_nothing() {
         if let Some(wrong) = wrong {
             assert!(wrong.contains("psn 2") && wrong.contains("path 5"), "{wrong}");
         }
-        // The path returns after probes.
-        let back = [path(5, "probing"), sent(1, 3, 5)];
+        // The path returns after probes, and not before the second was answered.
+        let wrong = tell(&mut r, &[path(5, "probing"), sent(1, 3, 5)]);
+        assert_eq!(wrong.is_some(), heeds, "{policy:?}: {wrong:?}");
+        let back = [path(5, "live"), sent(1, 4, 5)];
         assert_eq!(tell(&mut r, &back), None, "{policy:?}");
     }
 }

@@ -2,8 +2,11 @@
 
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
-use crate::ids::Way;
+use crate::ids::{Ctx, Way};
+use crate::limits::PROBES_ORDERED_MAX;
+use crate::outbox::ProbeOut;
 use crate::path::{DenyError, PathMask};
+use crate::peer::{Context, ContextState};
 use crate::time::Time;
 use core::net::IpAddr;
 
@@ -35,6 +38,34 @@ impl<O: Observer> Engine<O> {
             self.paths_apply(now, way, &mask);
         }
         Ok(())
+    }
+
+    /// Probes the paths of `mask` to `ip` as soon as it may: those in use by a small packet each,
+    /// with the next [`Self::poll_transmit`], retired ones by their own probes, within the budget
+    /// of these. Denied paths are not probed. What comes back counts as for any packet, and
+    /// [`PathStats::echoed`](crate::path::PathStats::echoed) tells it. Returns whether probes were
+    /// ordered: there must be an open context to the address, and at most
+    /// [`PROBES_ORDERED_MAX`] probes may wait.
+    pub fn paths_probe(&mut self, now: Time, ip: IpAddr, mask: &PathMask) -> bool {
+        let mask = mask.below(self.shared.cfg.path.paths);
+        let waiting = self.shared.out.probes_len() + usize::from(mask.len());
+        let Some(way) = self.paths.by_ip(&ip).filter(|_| waiting <= PROBES_ORDERED_MAX) else {
+            return false;
+        };
+        let open = |c: &Context| c.way() == way && c.state() == ContextState::Open;
+        let is_open = |ci: &Ctx| self.contexts.find(*ci).is_some_and(open);
+        let last = Some(self.paths.get(way).carrier).filter(is_open);
+        let Some(ci) = last.or_else(|| self.contexts.numbers().find(is_open)) else {
+            return false;
+        };
+        self.context_activate(ci);
+        let entry = self.paths.get_mut(way);
+        let live = entry.paths.probes_order(now, &mask);
+        for path in (0..self.shared.cfg.path.paths).map(|i| i as u8).filter(|i| live.has(*i)) {
+            self.shared.out.probe_push(ProbeOut::small(ci, path));
+        }
+        self.shared.path_changes(now, entry);
+        true
     }
 
     /// The denied paths to `ip`.

@@ -105,7 +105,7 @@ impl<O: Observer> Engine<O> {
             return self.peer_forget(now, ci);
         }
         if lane.win.verdicts.is_empty() {
-            return self.context_rest(now, ci);
+            return self.context_rest(ci);
         }
         let round = lane.win.loss.idle_round_take(now);
         lane.win.idle_set(now + idle_after.scale(1 << round, 1).min(rarest));
@@ -113,7 +113,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Returns the window state of an idle context to the pool; its sequence numbers are kept.
-    fn context_rest(&mut self, now: Time, ci: Ctx) {
+    fn context_rest(&mut self, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let Some(mut a) = c.lease_end() else { return };
         debug_assert!(a.is_idle() && !a.has_to_send(), "what rests has nothing to do");
@@ -127,8 +127,6 @@ impl<O: Observer> Engine<O> {
         entry.active -= u32::from(!planted!(ActiveLeaks));
         debug_assert!(entry.active < entry.contexts || cfg!(planted_bugs), "one of them is idle");
         if entry.active == 0 && entry.paths.is_idle() {
-            entry.paths.acquit_beyond_summary();
-            self.shared.path_changes(now, entry);
             entry.paths.shrink();
             entry.waits.rest();
             self.shared.timers.disarm(TimerOf::Path(way).number());

@@ -7,7 +7,7 @@ use crate::lane::Lane;
 use crate::lane::Shared;
 use crate::outbox::ProbeOut;
 use crate::path::table::PathEntry;
-use crate::path::{Step, next_below};
+use crate::path::{PathChange, Step, next_below};
 use crate::psn::TxLow;
 use crate::time::Time;
 use crate::timer::TimerOf;
@@ -89,18 +89,21 @@ impl<O: Observer> Lane<'_, O> {
 }
 
 impl<O: Observer> Shared<O> {
-    /// Reports paths that were retired or returned to use, and sets the timer of the address.
+    /// Reports paths whose state has changed, and sets the timer of the address.
     pub fn path_changes(&mut self, now: Time, way: &mut PathEntry) {
         let ip = way.ip;
         while let Some(change) = way.paths.change_take() {
-            let (from, to) = if change.live { ("retired", "live") } else { ("live", "retired") };
-            if change.live {
+            let PathChange { path, live, was_live, from, to } = change;
+            self.observer.event(now, Event::Path { ip, path, from, to });
+            if live == was_live {
+                continue;
+            }
+            if live {
                 self.counters.paths_returned += 1;
             } else {
                 self.counters.paths_retired += 1;
             }
-            self.observer.event(now, Event::Path { ip, path: change.path, from, to });
-            self.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
+            self.event_push(AsyncEvent::PathChanged(ip, path, !live));
         }
         self.timers.arm(TimerOf::Path(way.number).number(), way.deadline());
     }

@@ -6,7 +6,7 @@ use super::host::HostCap;
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::share::Share;
-use super::{Gate, PathStats};
+use super::{Gate, PathMask, PathStats};
 use crate::params::Params;
 use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
@@ -99,11 +99,16 @@ impl ActivePaths {
         active
     }
 
-    /// Retires the paths of a bitmap, without reporting changes.
-    pub(crate) fn retire_all(&mut self, p: &Params, now: Time, mut bits: u64) {
-        while bits != 0 {
-            self.health.retire(p, &mut self.set, now, bits.trailing_zeros() as u8);
-            bits &= bits - 1;
+    /// Retires the paths of `mask`, without reporting changes.
+    pub(crate) fn retire_all(&mut self, p: &Params, now: Time, mask: &PathMask) {
+        if mask.is_empty() {
+            return;
+        }
+        for i in 0..self.set.paths.len() {
+            if mask.has(i as u8) {
+                self.health.retire(p, &mut self.set, now, i as u8);
+                self.set.told_set(i as u8);
+            }
         }
     }
 
@@ -291,6 +296,7 @@ impl ActivePaths {
                 PathState::Live if e.level > 0 => "penalised",
                 other => other.word(),
             },
+            echoed: e.echoed(),
         }));
     }
 }

@@ -1,6 +1,6 @@
 //! Choice of the path for the next packet or burst: one type for each policy.
 
-use super::set::PathSet;
+use super::set::{Path, PathSet};
 use crate::config::PathPolicy;
 use crate::guards::{Guard, Guards};
 use crate::ids::Ctx;
@@ -115,14 +115,29 @@ fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
             break;
         }
     }
-    best.map_or_else(|| fallback(set, avoid), |(_, path)| path)
+    best.map_or_else(|| fallback(set, avoid, rng), |(_, path)| path)
 }
 
 /// Any live path; the avoided one if there is no other.
-fn fallback(set: &PathSet, avoid: Option<u8>) -> u8 {
-    let live = |i: &usize| set.paths[*i].is_live();
-    let other = (0..set.paths.len()).find(|i| live(i) && avoid != Some(*i as u8));
-    other.map_or_else(|| avoid.map_or(0, |p| p & set.mask() as u8), |i| i as u8)
+#[cold]
+fn fallback(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+    live_other(set, avoid, rng).unwrap_or_else(|| avoid.map_or(0, |p| p & set.mask() as u8))
+}
+
+/// One of the live paths other than `avoid`, each as likely as the others.
+#[cold]
+fn live_other(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
+    let is = |i: u8, entry: &Path| entry.is_live() && avoid != Some(i);
+    let avoided = avoid.is_some_and(|p| usize::from(p) < set.paths.len() && set.get(p).is_live());
+    let others = set.live() - usize::from(avoided);
+    let which = match others {
+        0 => return None,
+        1 => 0,
+        _ => rng.below(others as u32) as usize,
+    };
+    let path = set.nth(which, is);
+    debug_assert!(path.is_some(), "the sum of live paths agrees with the paths");
+    path
 }
 
 /// Round robin over all paths, whatever their state.
@@ -172,12 +187,22 @@ impl Choose for Ecmp {
 }
 
 /// The fixed path of a flow, by Fibonacci hashing: the high bits of the product with 2^32 / golden
-/// ratio. If that path is denied, the flow takes the next one that is not.
+/// ratio. If that path is denied, a second hash draws from those that are not, so that the flows of
+/// denied paths are spread over all others, and no other flow moves.
 pub(crate) fn of_hash(set: &PathSet, flow: u32) -> u8 {
-    let hash = flow.wrapping_mul(0x9E37_79B1) >> 24;
-    let fixed = hash as usize & set.mask();
-    let mut from = (fixed..set.paths.len()).chain(0..fixed);
-    from.find(|&i| !set.paths[i].is_denied()).unwrap_or(fixed) as u8
+    let hash = flow.wrapping_mul(0x9E37_79B1);
+    let fixed = (hash >> 24) as usize & set.mask();
+    if set.denied == 0 || !set.paths[fixed].is_denied() {
+        return fixed as u8;
+    }
+    let allowed = set.paths.len() - usize::from(set.denied);
+    // The finalizer of MurmurHash3: the high bits of `hash` are the same for all these flows.
+    let mut second = hash ^ hash >> 16;
+    second = second.wrapping_mul(0x85EB_CA6B);
+    second = (second ^ second >> 13).wrapping_mul(0xC2B2_AE35);
+    second ^= second >> 16;
+    let k = (u64::from(second) * allowed as u64 >> 32) as usize;
+    set.nth(k, |_, entry| !entry.is_denied()).unwrap_or(fixed as u8)
 }
 
 /// The lower smoothed RTT of two live paths drawn at random; an unknown RTT counts as zero.
@@ -186,7 +211,7 @@ struct RttP2c;
 impl Choose for RttP2c {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
         let Some(first) = draw(set, need.avoid, rng) else {
-            return fallback(set, need.avoid).into();
+            return fallback(set, need.avoid, rng).into();
         };
         let Some(second) = draw(set, need.avoid, rng) else { return first.into() };
         let rtt = |p: u8| set.get(p).rtt.srtt_ns;
@@ -194,11 +219,12 @@ impl Choose for RttP2c {
     }
 }
 
-/// A random live path; `None` after [`DRAWS_MAX`] misses, which are likely only if few paths are
-/// live.
+/// A random live path other than `avoid`; `None` if there is none. [`DRAWS_MAX`] misses are likely
+/// only if few paths are live; then these are counted.
 fn draw(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
     let paths = set.paths.len() as u32;
     debug_assert!(paths.is_power_of_two(), "the mask finds a path for each number");
-    let drawn = (0..DRAWS_MAX).map(|_| rng.below(paths) as u8);
-    drawn.into_iter().find(|&p| set.get(p).is_live() && avoid != Some(p))
+    let mut drawn = (0..DRAWS_MAX).map(|_| rng.below(paths) as u8);
+    let found = drawn.find(|&p| set.get(p).is_live() && avoid != Some(p));
+    found.or_else(|| live_other(set, avoid, rng))
 }

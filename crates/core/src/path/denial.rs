@@ -146,6 +146,27 @@ impl Denials {
 }
 
 impl ActivePaths {
+    /// See [`super::PathContext::probes_order`]. A probe that is under way stays the one whose echo
+    /// counts: a small one does not prove that a path carries packets of full size.
+    pub(crate) fn probes_order(&mut self, p: &Params, now: Time, mask: &PathMask) -> PathMask {
+        let mut live = PathMask::NONE;
+        for i in 0..self.set.paths.len() {
+            let path = i as u8;
+            if !mask.has(path) || self.set.get(path).is_denied() {
+                continue;
+            }
+            let entry = self.set.get_mut(path);
+            entry.echoed_set(false);
+            if entry.is_live() {
+                live.put(path, true);
+            } else if !entry.probe_out() {
+                entry.at = now.to_wire();
+            }
+        }
+        self.health.probe_schedule(p, &self.set, now);
+        live
+    }
+
     /// Denies the paths of `mask` and allows all others. `told` takes each path that changes, and
     /// its old and new state.
     pub(crate) fn deny(

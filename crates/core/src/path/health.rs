@@ -233,6 +233,7 @@ impl Health {
         entry.probe_out_set(false);
         if entry.state.probe_good().is_ok() {
             entry.at = (now + Span(u64::from(p.probe_ns_first))).to_wire();
+            set.change_note(path);
         } else if entry.state.returned().is_ok() {
             Self::return_to_use(set, path);
         }
@@ -276,17 +277,6 @@ impl Health {
             entry.probe_out_set(false);
             Self::return_to_use(set, path);
             self.probe_schedule(p, set, now);
-        }
-    }
-
-    /// Returns retired paths to use, from number `first` on.
-    pub(crate) fn acquit_from(&mut self, set: &mut PathSet, first: usize) {
-        for i in first..set.paths.len() {
-            let entry = &mut set.paths[i];
-            if entry.state.acquitted().is_ok() {
-                entry.probe_out_set(false);
-                Self::return_to_use(set, i as u8);
-            }
         }
     }
 
@@ -349,9 +339,10 @@ impl Health {
             return None;
         }
         let entry = set.get_mut(path);
-        if entry.probe_out() {
-            let _ = entry.state.probe_failed();
+        if entry.probe_out() && entry.state.probe_failed().is_ok() {
+            set.change_note(path);
         }
+        let entry = set.get_mut(path);
         // The path returns only if it carries packets as large as data.
         let payload = if entry.state == PathState::Probing { pay.full } else { 0 };
         let wait = Self::probe_wait(p, entry.level);

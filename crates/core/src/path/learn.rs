@@ -59,6 +59,7 @@ impl Awake<'_> {
         let floor_ns = a.rtt.floor_ns();
         let entry = a.set.get_mut(path);
         entry.rtt.on_sample(ns);
+        entry.echoed_set(true);
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
         debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
         entry.ce = entry.ce.saturating_add(u32::from(ce));

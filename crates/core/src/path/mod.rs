@@ -69,6 +69,9 @@ pub struct PathStats {
     pub packets_ce: u64,
     /// "live", "penalised", "retired", "probing" or "denied".
     pub state: &'static str,
+    /// Whether a packet that took it came back since it was last asked to be probed
+    /// ([`Engine::paths_probe`](crate::Engine::paths_probe)).
+    pub echoed: bool,
 }
 
 /// Whether data may be sent to the peer.
@@ -89,9 +92,6 @@ pub enum Gate {
     Blocked,
 }
 
-/// Paths whose state the summary of an idle context keeps: one bit each in one word.
-const SUMMARY_PATHS: usize = 64;
-
 /// The round trip of one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -108,13 +108,19 @@ pub(crate) struct Sample {
     pub ce: bool,
 }
 
-/// A path was retired or returned to use.
+/// A path has another state than the one that was told last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathChange {
     /// Which path.
     pub path: u8,
     /// Whether the path is in use now.
     pub live: bool,
+    /// Whether it was in use.
+    pub was_live: bool,
+    /// The former state, as in [`PathStats::state`] (but never "penalised").
+    pub from: &'static str,
+    /// The state now.
+    pub to: &'static str,
 }
 
 /// The path and rate context of one remote IP address.
@@ -130,8 +136,8 @@ pub struct PathContext {
     rtt_ns_min: u32,
     /// Fixed random number for the hashing of flows and the order of paths.
     salt: u32,
-    /// Which of the first 64 paths were retired when the context shrank.
-    retired: u64,
+    /// Which paths were retired when the context shrank.
+    retired: PathMask,
     credit: Credit,
 }
 
@@ -179,7 +185,7 @@ impl PathContext {
             rtt: Smoothed::default(),
             rtt_ns_min: 0,
             salt: rng.next_u32(),
-            retired: 0,
+            retired: PathMask::NONE,
             credit: Credit::default(),
         }
     }
@@ -199,7 +205,7 @@ impl PathContext {
     fn active_new(&mut self, now: Time) -> Box<ActivePaths> {
         let (p, rtt, min) = (&self.params, self.rtt, self.rtt_ns_min);
         let mut active = Box::new(ActivePaths::new(p, now, rtt, min, self.salt));
-        active.retire_all(p, now, core::mem::take(&mut self.retired));
+        active.retire_all(p, now, &core::mem::take(&mut self.retired));
         active
     }
 
@@ -283,10 +289,11 @@ impl PathContext {
         active.health.probe_poll(&self.params, &mut active.set, now, pay)
     }
 
-    /// Takes one path that was retired or returned to use since its last report.
+    /// Takes one path whose state has changed since its last report.
     pub fn change_take(&mut self) -> Option<PathChange> {
-        let (path, live) = self.active.as_mut()?.set.change_take()?;
-        Some(PathChange { path, live })
+        let (path, from, to) = self.active.as_mut()?.set.change_take()?;
+        let [was_live, live] = [from, to].map(|state| state == PathState::Live);
+        Some(PathChange { path, live, was_live, from: from.word(), to: to.word() })
     }
 
     /// An engine at this address grants credits. The first window may be sent without credits.
@@ -341,14 +348,6 @@ impl PathContext {
         self.active.as_ref().is_none_or(|a| a.inflight == 0 && !a.set.changes())
     }
 
-    /// Returns retired paths to use for which the summary has no room. It must be called before
-    /// [`Self::shrink`], because these returns are reported as changes.
-    pub fn acquit_beyond_summary(&mut self) {
-        if let Some(active) = &mut self.active {
-            active.health.acquit_from(&mut active.set, SUMMARY_PATHS);
-        }
-    }
-
     /// Denies the paths of `mask` and allows all others. `told` takes each path that changes, and
     /// its old and new state. At least one path must be left.
     pub(crate) fn deny(
@@ -359,6 +358,13 @@ impl PathContext {
     ) {
         let awake = self.awake(now);
         awake.active.deny(awake.p, now, mask, told);
+    }
+
+    /// Of the paths of `mask`, makes the probes of those that are retired due now, and returns
+    /// those in use, which the caller probes. Denied paths are not probed.
+    pub(crate) fn probes_order(&mut self, now: Time, mask: &PathMask) -> PathMask {
+        let awake = self.awake(now);
+        awake.active.probes_order(awake.p, now, mask)
     }
 
     /// Whether `path` is denied.
@@ -378,8 +384,10 @@ impl PathContext {
             self.credit.refill(active.uncredited_max(&self.params));
             self.rtt = active.rtt.all;
             self.rtt_ns_min = active.rtt.min_ns();
-            let paths = active.set.paths.iter().take(SUMMARY_PATHS).enumerate();
-            self.retired = paths.fold(0, |r, (i, e)| r | u64::from(!e.is_live()) << i);
+            debug_assert!(self.retired.is_empty(), "the state took it over when it was made");
+            for (i, entry) in active.set.paths.iter().enumerate() {
+                self.retired.put(i as u8, !entry.is_live());
+            }
         }
     }
 
@@ -397,11 +405,7 @@ impl PathContext {
             Some(active) => active.stats(out),
             None => out.extend((0..self.params.paths).map(|i| PathStats {
                 path: i as u8,
-                state: if usize::from(i) < SUMMARY_PATHS && self.retired >> i & 1 == 1 {
-                    "retired"
-                } else {
-                    "live"
-                },
+                state: if self.retired.has(i as u8) { "retired" } else { "live" },
                 ..PathStats::default()
             })),
         }

@@ -37,12 +37,15 @@ state_machine! {
 
 /// Flag: the path is in the list of clean paths.
 const CLEAN: u8 = 1;
+/// Flag: the state differs from the one that was told last.
 const CHANGED: u8 = 2;
 const PROBE_OUT: u8 = 4;
 /// Flag: the path is clean and has not been reused since.
 const WAITS: u8 = 8;
 /// Flag: the path was retired when it was denied.
 const WAS_OUT: u8 = 16;
+/// Flag: a packet was echoed since an operator last asked for a probe.
+const ECHOED: u8 = 32;
 
 impl PathState {
     /// The state in the words of events and tools.
@@ -81,6 +84,8 @@ pub(crate) struct Path {
     /// Period (of [`super::health`]) of the last loss.
     pub loss_period: u8,
     pub state: PathState,
+    /// The state that was told last.
+    told: PathState,
     flags: u8,
 }
 
@@ -101,6 +106,7 @@ impl Path {
         timeouts: 0,
         loss_period: 0,
         state: PathState::Live,
+        told: PathState::Live,
         flags: 0,
     };
 
@@ -152,6 +158,15 @@ impl Path {
         self.flag_set(PROBE_OUT, on);
     }
 
+    /// Whether a packet was echoed since an operator last asked for a probe.
+    pub(crate) fn echoed(&self) -> bool {
+        self.flags & ECHOED != 0
+    }
+
+    pub(crate) fn echoed_set(&mut self, on: bool) {
+        self.flag_set(ECHOED, on);
+    }
+
     fn flag_set(&mut self, flag: u8, on: bool) {
         self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
@@ -194,6 +209,8 @@ impl PathSet {
         assert_eq!(usize::from(self.out), count(&|p| !p.is_live()), "paths out of use");
         assert_eq!(usize::from(self.denied), count(&|p| p.is_denied()), "denied paths");
         assert_eq!(usize::from(self.changes), count(&|p| p.flags & CHANGED != 0), "changes");
+        let untold = |p: &Path| (p.flags & CHANGED != 0) != (p.state != p.told);
+        assert!(!self.paths.iter().any(untold) || cfg!(planted_bugs), "each change is noted");
         self.clean_audit();
     }
 
@@ -223,6 +240,7 @@ impl PathSet {
             return false;
         }
         self.clean_forget(path);
+        debug_assert!(self.changes == 0, "what came before is told first");
         let entry = self.get_mut(path);
         let out = if on { !entry.is_live() } else { entry.flags & WAS_OUT != 0 };
         let moved = match (on, out) {
@@ -231,6 +249,8 @@ impl PathSet {
             (false, false) => entry.state.allowed(),
         };
         debug_assert!(moved.is_ok(), "every path can be denied, and each denied one allowed");
+        // The caller tells it.
+        entry.told = entry.state;
         entry.flag_set(WAS_OUT, on && out);
         entry.probe_out_set(false);
         entry.losses_forget();
@@ -244,6 +264,12 @@ impl PathSet {
             self.out -= u16::from(!out);
         }
         true
+    }
+
+    /// The path number `k` (from 0) of those that `is` accepts; `None` if they are fewer.
+    pub(super) fn nth(&self, k: usize, is: impl Fn(u8, &Path) -> bool) -> Option<u8> {
+        let all = self.paths.iter().enumerate().map(|(i, entry)| (i as u8, entry));
+        all.filter(|&(i, entry)| is(i, entry)).nth(k).map(|(i, _)| i)
     }
 
     /// The next path of the round robin, in an order that changes with every turn.
@@ -309,25 +335,36 @@ impl PathSet {
         Some((median, quartile))
     }
 
-    /// Notes that the liveness of `path` changed, for [`Self::change_take`].
+    /// Notes that the state of `path` changed, for [`Self::change_take`].
     pub(crate) fn change_note(&mut self, path: u8) {
         let entry = self.get_mut(path);
-        // A second change before the report undoes the first one.
-        entry.flags ^= CHANGED;
-        let noted = entry.flags & CHANGED != 0;
-        debug_assert!(noted || self.changes > 0, "it was counted");
-        self.changes = if noted { self.changes + 1 } else { self.changes - 1 };
+        let was = entry.flags & CHANGED != 0;
+        // A second change before the report may undo the first one.
+        let is = entry.state != entry.told;
+        entry.flag_set(CHANGED, is);
+        debug_assert!(!was || self.changes > 0, "it was counted");
+        self.changes = self.changes + u16::from(is) - u16::from(was);
     }
 
-    pub(crate) fn change_take(&mut self) -> Option<(u8, bool)> {
+    /// A path whose state is not the one that was told last, with the former and the new state.
+    pub(crate) fn change_take(&mut self) -> Option<(u8, PathState, PathState)> {
         if self.changes == 0 {
             return None;
         }
         let i = self.paths.iter().position(|p| p.flags & CHANGED != 0)?;
         debug_assert!(usize::from(self.changes) <= self.paths.len(), "one each");
         self.changes -= 1;
-        self.paths[i].flags &= !CHANGED;
-        Some((i as u8, self.paths[i].is_live()))
+        let entry = &mut self.paths[i];
+        entry.flags &= !CHANGED;
+        let from = core::mem::replace(&mut entry.told, entry.state);
+        Some((i as u8, from, entry.state))
+    }
+
+    /// The state of `path` is known to whoever is told of changes.
+    pub(super) fn told_set(&mut self, path: u8) {
+        let entry = self.get_mut(path);
+        debug_assert!(entry.flags & CHANGED == 0, "nothing waits to be told");
+        entry.told = entry.state;
     }
 
     pub(crate) fn changes(&self) -> bool {

@@ -6,6 +6,8 @@ use crate::events::LossRule;
 use crate::rate::grant::Granter;
 use core::net::{IpAddr, Ipv4Addr};
 
+mod few;
+
 const US: u64 = 1000;
 
 struct Bench {
@@ -163,6 +165,13 @@ fn two_choices_prefer_the_lower_rtt() {
     assert!((680..820).contains(&low), "{low} of 1000: three quarters expected");
 }
 
+/// The next change of a path: its number, the former and the new state.
+fn change(b: &mut Bench) -> Option<(u8, &'static str, &'static str)> {
+    let PathChange { path, live, was_live, from, to } = b.context.change_take()?;
+    assert_eq!((was_live, live), (from == "live", to == "live"));
+    Some((path, from, to))
+}
+
 #[test]
 fn repeated_loss_retires_and_two_probes_bring_back() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
@@ -171,12 +180,19 @@ fn repeated_loss_retires_and_two_probes_bring_back() {
     assert_eq!(b.state(3), "penalised");
     b.lose(3, LossRule::Overtaken);
     assert_eq!(b.state(3), "retired");
-    assert_eq!(b.context.change_take(), Some(PathChange { path: 3, live: false }));
+    assert_eq!(change(&mut b), Some((3, "live", "retired")));
     assert_eq!(b.context.change_take(), None);
     assert!((0..500).all(|_| b.choose(0, None) != 3));
     // The first probe is lost, the next two are echoed.
     let mut waits = Vec::new();
-    for good in [false, true, true] {
+    for (good, told) in [
+        (false, None),
+        (true, Some((3, "retired", "probing"))),
+        (false, None),
+        (false, Some((3, "probing", "retired"))),
+        (true, Some((3, "retired", "probing"))),
+        (true, Some((3, "probing", "live"))),
+    ] {
         let due = b.context.probe_next();
         waits.push(due.since(b.now).0 / 1_000_000);
         assert_eq!(b.context.probe_poll(Time(due.0 - 1), 4096), None);
@@ -192,10 +208,11 @@ fn repeated_loss_retires_and_two_probes_bring_back() {
             b.wait_us(10);
             b.echo(3, 10);
         }
+        // The next probe tells that the last one did not come back.
+        assert_eq!(change(&mut b), told);
     }
-    assert_eq!(waits, [1, 1, 1]);
+    assert_eq!(waits, [1, 1, 1, 1, 1, 1]);
     assert_eq!(b.state(3), "live");
-    assert_eq!(b.context.change_take(), Some(PathChange { path: 3, live: true }));
     assert_eq!(b.context.probe_next(), Time::NEVER);
 }
 
@@ -486,6 +503,25 @@ fn a_shrunk_context_remembers_what_matters() {
     assert_eq!((b.context.srtt(), b.context.rtt_min()), (srtt, min));
     assert_eq!(b.context.change_take(), None);
     assert!(b.context.probe_next() > b.now);
+}
+
+/// Whatever their numbers, retired paths carry no data after a rest before they were probed.
+#[test]
+fn a_shrunk_context_remembers_each_retired_path() {
+    let mut b = Bench::new(PathPolicy::Srd, 256);
+    let dead = [3, 63, 64, 100, 255];
+    for path in dead {
+        b.lose(path, LossRule::Timeout);
+    }
+    let told: Vec<_> = std::iter::from_fn(|| b.context.change_take()).collect();
+    assert!(told.len() == 5 && told.iter().all(|c| !c.live && dead.contains(&c.path)), "{told:?}");
+    b.context.shrink();
+    assert!(b.context.active.is_none());
+    let retired = |b: &Bench| (0..=255).filter(|i| b.state(*i) == "retired").collect::<Vec<u8>>();
+    assert_eq!(retired(&b), dead);
+    assert!((0..2000).all(|_| !dead.contains(&b.choose(0, None))));
+    assert_eq!((retired(&b), b.context.change_take()), (dead.to_vec(), None));
+    assert!(b.context.probe_next() > b.now && b.context.probe_next() < Time::NEVER);
 }
 
 #[test]
