@@ -19,6 +19,7 @@ mod manual;
 mod observe;
 mod output;
 mod path_orders;
+mod path_probe;
 mod paths;
 mod perf;
 mod serve;

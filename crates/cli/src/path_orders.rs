@@ -3,18 +3,18 @@
 
 use crate::{
     failure::{Failure, Result},
-    output,
+    output, path_probe,
     signals::Stop,
     units,
 };
 use serde::Serialize;
 use srd_share::{
-    PathControl, PathMask,
+    PathControl, PathMask, PathOrder, path_tables,
     status::{PathState, StatusRow, StatusScope, status_list},
 };
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    net::{IpAddr, UdpSocket},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -78,6 +78,8 @@ pub enum PathOrders {
     Denied,
     /// Write each change of a path's state, of all running processes, until Ctrl-C
     Watch(WatchArgs),
+    /// Have all running processes probe their paths now, and show what came back
+    Probe(ProbeArgs),
 }
 
 /// Arguments of `srd paths deny`.
@@ -123,6 +125,23 @@ pub struct WatchArgs {
     json: bool,
 }
 
+/// Arguments of `srd paths probe`.
+#[derive(clap::Args, Debug)]
+pub struct ProbeArgs {
+    /// Paths: numbers and ranges as 0-15,20, or `all`
+    #[arg(value_name = "PATHS", default_value = "all", value_parser = PathList::parse)]
+    pub paths: PathList,
+    /// Only paths to this address [default: to the addresses that the processes show, 8 at most]
+    #[arg(long, value_name = "IP")]
+    pub peer: Option<IpAddr>,
+    /// How long to wait for the answers
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub wait: Duration,
+    /// Write all paths as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Executes an order.
 ///
 /// # Errors
@@ -139,6 +158,7 @@ pub fn run(order: &PathOrders, stop: &Stop) -> Result {
         }
         PathOrders::Denied => denied(),
         PathOrders::Watch(args) => watch(args, stop),
+        PathOrders::Probe(args) => path_probe::run(args.paths.0, args, stop),
     }
 }
 
@@ -147,17 +167,30 @@ fn with(mut mask: PathMask, paths: &PathMask, on: bool) -> PathMask {
     mask
 }
 
-fn control() -> Result<PathControl> {
+/// The control file of this user in this network namespace.
+///
+/// # Errors
+/// It cannot be used.
+pub fn control() -> Result<PathControl> {
     PathControl::open()
         .map_err(|e| Failure::new(format!("the control of paths cannot be used: {e}")))
 }
 
 /// The running devices that obey: those of this user in this network namespace.
-fn devices() -> Result<Vec<StatusRow>> {
+///
+/// # Errors
+/// There is no `/dev/shm`.
+pub fn devices() -> Result<Vec<StatusRow>> {
+    let user = user();
+    Ok(shown()?.into_iter().filter(|row| row.uid == user).collect())
+}
+
+/// The running devices in this network namespace whose status can be read: root sees those of all
+/// users.
+fn shown() -> Result<Vec<StatusRow>> {
     let list = status_list(StatusScope::Network)
         .map_err(|e| Failure::new(format!("cannot read /dev/shm: {e}; mount it (tmpfs)")))?;
-    let user = rustix::process::geteuid().as_raw();
-    Ok(list.rows.into_iter().filter(|row| row.uid == user).collect())
+    Ok(list.rows)
 }
 
 fn change(ip: IpAddr, least: u16, change: impl FnOnce(PathMask) -> PathMask) -> Result {
@@ -168,41 +201,58 @@ fn change(ip: IpAddr, least: u16, change: impl FnOnce(PathMask) -> PathMask) -> 
     let mask = control
         .change(ip, paths, least, change)
         .map_err(|e| Failure::new(format!("nothing was changed: {e}")))?;
+    wake(&devices);
     let what = match mask.len() {
         0 => format!("all paths to {ip} are allowed"),
         n => format!("{n} paths to {ip} are denied: {}", text_of(&mask)),
     };
-    output::line(&format!(
-        "{what}; {} devices of this user are open and obey from their next turn on",
-        devices.len()
-    ))
+    output::line(&format!("{what}; {} devices of this user are open and obey", devices.len()))
+}
+
+/// Wakes devices at rest, so that they look at their orders: an empty datagram from their own host.
+/// One that is lost only delays that until the device has something else to do.
+pub fn wake(devices: &[StatusRow]) {
+    for row in devices {
+        let (local, port) = (row.status.local, row.status.port);
+        if let Ok(socket) = UdpSocket::bind((local, 0)) {
+            let _ = socket.send_to(&[], (local, port));
+        }
+    }
 }
 
 fn denied() -> Result {
-    let orders = control()?.orders();
-    let Some((_, mut orders)) = orders else {
-        return Err(Failure::new(
-            "the table of denied paths is damaged, and no device obeys it: the next `srd paths \
-             allow` or `deny` makes a new one",
-        ));
-    };
-    orders.sort_by_key(|order| order.ip);
-    for order in &orders {
-        output::line(&format!(
-            "{} denied {} (at least {} remain)",
-            order.ip,
-            text_of(&order.mask),
-            order.least
-        ))?;
+    let fail = |e| Failure::new(format!("cannot read /dev/shm: {e}; mount it (tmpfs)"));
+    let (me, mut none) = (user(), true);
+    for (uid, table) in path_tables().map_err(fail)? {
+        let of = if uid == me { String::new() } else { format!(" by user {uid}") };
+        let Some(mut table) = table else {
+            let text = "is damaged, and no device obeys it: the next `srd paths allow` or `deny` \
+                        of that user makes a new one";
+            if uid == me {
+                return Err(Failure::new(format!("the table of denied paths {text}")));
+            }
+            output::note(&format!("the table of user {uid} {text}"));
+            continue;
+        };
+        table.orders.sort_by_key(|order| order.ip);
+        for PathOrder { ip, least, mask } in &table.orders {
+            none = false;
+            output::line(&format!("{ip} denied {}{of} (at least {least} remain)", text_of(mask)))?;
+        }
     }
-    if orders.is_empty() {
+    if none {
         output::note("no paths are denied");
     }
     Ok(())
 }
 
+/// The effective user.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// A state in the words of MRC's path control.
-const fn word(state: PathState) -> &'static str {
+pub const fn word(state: PathState) -> &'static str {
     match state {
         PathState::Live | PathState::Penalised => "GOOD",
         PathState::Retired | PathState::Probing => "ASSUMED_BAD",
@@ -253,7 +303,7 @@ fn watch(args: &WatchArgs, stop: &Stop) -> Result {
     let begin = Instant::now();
     let mut before = States::new();
     loop {
-        let now = states(&devices()?, args.peer);
+        let now = states(&shown()?, args.peer);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for change in changes(&before, &now, time.as_secs_f64()) {
             if args.json {

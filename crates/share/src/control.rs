@@ -18,7 +18,7 @@ use srd_core::{DenyError, PathMask};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -26,16 +26,19 @@ use std::thread;
 use std::time::Duration;
 
 /// Beginning of the files' names. It ends with the version of the layout.
-const PREFIX: &str = "srd-paths-v1-";
+const PREFIX: &str = "srd-paths-v2-";
 /// First word of the file: "SRDPATH" and the version.
-const MAGIC: u64 = u64::from_be_bytes(*b"SRDPATH\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"SRDPATH\x02");
 /// Words in front of the copies: the magic number, the number of the copy that holds.
 const HEAD_WORDS: usize = 2;
-/// Words in front of the entries of a copy: its number, its entries, the checksum.
-const COPY_HEAD_WORDS: usize = 3;
+/// Words in front of the entries of a copy: its number, the checksum, its orders, its probes, the
+/// number of the table that ordered these.
+const COPY_HEAD_WORDS: usize = 5;
 /// Words of an entry: address (2), least number of paths, mask (4).
 const ENTRY_WORDS: usize = 7;
-const COPY_WORDS: usize = COPY_HEAD_WORDS + DENIALS_MAX * ENTRY_WORDS;
+/// Most addresses that one command probes: as many as a device shows paths of.
+pub const PATH_PROBES_MAX: usize = crate::status::STATUS_PATHED_MAX;
+const COPY_WORDS: usize = COPY_HEAD_WORDS + (DENIALS_MAX + PATH_PROBES_MAX) * ENTRY_WORDS;
 const WORDS: usize = HEAD_WORDS + 2 * COPY_WORDS;
 /// Attempts to open, or to read, what others change meanwhile.
 const TRIES: u32 = 16;
@@ -53,6 +56,19 @@ pub struct PathOrder {
     pub least: u16,
     /// The denied paths.
     pub mask: PathMask,
+}
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathTable {
+    /// Number of the table.
+    pub number: u64,
+    /// The orders in force.
+    pub orders: Vec<PathOrder>,
+    /// Number of the table that ordered `probes`: a device probes once for each new number.
+    pub probes_number: u64,
+    /// Paths to be probed once, by address; at most [`PATH_PROBES_MAX`] addresses.
+    pub probes: Vec<(IpAddr, PathMask)>,
 }
 
 /// The control file of a user in a network namespace.
@@ -137,30 +153,25 @@ impl PathControl {
         self.map.words()[1].load(Acquire)
     }
 
-    /// The orders in force, and the number of their table. `None`: the table is damaged, or orders
-    /// changed all the time; the next call may succeed.
-    pub fn orders(&self) -> Option<(u64, Vec<PathOrder>)> {
+    /// The table. `None`: it is damaged, or changed all the time; the next call may succeed.
+    pub fn table(&self) -> Option<PathTable> {
         (0..TRIES).find_map(|_| {
             let number = self.number();
-            let copy = self.copy(number);
-            if number == 0 {
-                return Some((0, Vec::new()));
-            }
-            let entries = usize::try_from(copy[1].load(Relaxed)).ok()?;
-            let end = COPY_HEAD_WORDS + entries.min(DENIALS_MAX) * ENTRY_WORDS;
-            let words = copy.get(COPY_HEAD_WORDS..end)?;
-            let words: Vec<u64> = words.iter().map(|word| word.load(Relaxed)).collect();
+            let copy: Vec<u64> = self.copy(number).iter().map(|word| word.load(Relaxed)).collect();
             fence(Acquire);
-            let whole = copy[0].load(Relaxed) == number
-                && copy[2].load(Relaxed) == check(number, &words)
-                && self.number() == number;
-            whole.then(|| (number, words.as_chunks().0.iter().map(order_of).collect()))
+            // A command has begun to write over the copy only after it stored another number.
+            let same = self.copy(number)[0].load(Relaxed) == copy[0] && self.number() == number;
+            same.then(|| table_of(number, &copy))?
         })
     }
 
+    /// The orders in force, and the number of their table; see [`Self::table`].
+    pub fn orders(&self) -> Option<(u64, Vec<PathOrder>)> {
+        self.table().map(|table| (table.number, table.orders))
+    }
+
     fn copy(&self, number: u64) -> &[std::sync::atomic::AtomicU64] {
-        let from = HEAD_WORDS + (number % 2) as usize * COPY_WORDS;
-        &self.map.words()[from..from + COPY_WORDS]
+        &self.map.words()[copy_range(number)]
     }
 
     /// Changes the denied paths to `ip`: `change` gets those that are denied now, and returns those
@@ -177,6 +188,30 @@ impl PathControl {
         least: u16,
         change: impl FnOnce(PathMask) -> PathMask,
     ) -> io::Result<PathMask> {
+        self.locked(|| self.change_locked(ip, paths, least.max(1), change))
+    }
+
+    /// Has every device probe these paths once, those of at most [`PATH_PROBES_MAX`] addresses. A
+    /// device that meets the next such order first probes only what that says.
+    ///
+    /// # Errors
+    /// Too many addresses, or another command holds the lock.
+    pub fn probe(&self, probes: &[(IpAddr, PathMask)]) -> io::Result<()> {
+        if probes.len() > PATH_PROBES_MAX {
+            let text = format!("at most {PATH_PROBES_MAX} addresses can be probed at once");
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        self.locked(|| {
+            let mut table = self.table().unwrap_or_default();
+            table.probes = probes.iter().map(|(ip, mask)| (ip.to_canonical(), *mask)).collect();
+            table.probes_number = self.number() + 1;
+            self.write(&table);
+            Ok(())
+        })
+    }
+
+    /// Does `work` while no other command does.
+    fn locked<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let locked = (0..LOCK_TRIES).any(|attempt| {
             if attempt > 0 {
                 thread::sleep(Duration::from_millis(1));
@@ -187,7 +222,7 @@ impl PathControl {
             let text = "another command holds the lock of the control file: end it, and try again";
             return Err(io::Error::new(ErrorKind::TimedOut, text));
         }
-        let done = self.change_locked(ip, paths, least.max(1), change);
+        let done = work();
         file_unlock(&self.file)?;
         done
     }
@@ -200,7 +235,8 @@ impl PathControl {
         change: impl FnOnce(PathMask) -> PathMask,
     ) -> io::Result<PathMask> {
         // A table that is damaged ends with the next order.
-        let (_, mut orders) = self.orders().unwrap_or_default();
+        let mut table = self.table().unwrap_or_default();
+        let orders = &mut table.orders;
         let ip = ip.to_canonical();
         let at = orders.iter().position(|order| order.ip == ip);
         let before = at.map(|at| orders.remove(at));
@@ -218,25 +254,76 @@ impl PathControl {
             }
             orders.push(PathOrder { ip, least, mask });
         }
-        self.write(&orders);
+        self.write(&table);
         Ok(mask)
     }
 
     /// Writes a table over the copy that does not hold, and makes it hold.
-    fn write(&self, orders: &[PathOrder]) {
+    fn write(&self, table: &PathTable) {
         let number = self.number().wrapping_add(1).max(1);
         let copy = self.copy(number);
-        let mut words = Vec::with_capacity(orders.len() * ENTRY_WORDS);
+        let PathTable { orders, probes, probes_number, .. } = table;
+        let mut words = vec![orders.len() as u64, probes.len() as u64, *probes_number];
         orders.iter().for_each(|order| words.extend(words_of(order)));
+        for &(ip, mask) in probes {
+            words.extend(words_of(&PathOrder { ip, least: 1, mask }));
+        }
         copy[0].store(0, Relaxed);
         fence(Release);
-        let head = [number, orders.len() as u64, check(number, &words)];
-        for (at, &word) in copy[1..].iter().zip(head[1..].iter().chain(&words)) {
+        copy[1].store(check(number, &words), Relaxed);
+        for (at, &word) in copy[2..].iter().zip(&words) {
             at.store(word, Relaxed);
         }
-        copy[0].store(head[0], Release);
+        copy[0].store(number, Release);
         self.map.words()[1].store(number, Release);
     }
+}
+
+/// The table of each user in this network namespace, by user ID; `None` if it is damaged. A process
+/// sees those that it may read: its own, and as root all. The words are those of their users: they
+/// are read, not mapped, so that nobody who cuts his file off ends the reader.
+///
+/// # Errors
+/// The folder `/dev/shm` cannot be read.
+pub fn path_tables() -> io::Result<Vec<(u32, Option<PathTable>)>> {
+    tables_in(Path::new(FOLDER), &path_of)
+}
+
+fn tables_in(
+    folder: &Path,
+    path_of: &dyn Fn(u32) -> PathBuf,
+) -> io::Result<Vec<(u32, Option<PathTable>)>> {
+    let uid_of = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let (uid, _) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+        let uid = uid.parse().ok()?;
+        // Not a number that is written in another way, and not another network namespace.
+        (path_of(uid) == entry.path()).then_some(uid)
+    };
+    let mut uids: Vec<u32> = fs::read_dir(folder)?.flatten().filter_map(uid_of).collect();
+    uids.sort_unstable();
+    let tables = uids.into_iter().filter_map(|uid| Some((uid, table_read(&path_of(uid), uid)?)));
+    Ok(tables.collect())
+}
+
+/// The table in a file of user `uid`; the outer `None`: the file is no table of that user, or may
+/// not be read.
+fn table_read(path: &Path, uid: u32) -> Option<Option<PathTable>> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    if !meta.is_file() || meta.uid() != uid || meta.len() != 8 * WORDS as u64 {
+        return None;
+    }
+    let table = (0..TRIES).find_map(|_| {
+        let mut bytes = vec![0; 8 * WORDS];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        let words: Vec<u64> =
+            bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let [MAGIC, number, ..] = words[..] else { return None };
+        table_of(number, &words[copy_range(number)])
+    });
+    Some(table)
 }
 
 impl Drop for PathControl {
@@ -275,6 +362,31 @@ fn make(path: &Path) -> io::Result<()> {
     file_reserve(&file, 8 * WORDS)?;
     Map::new(&file, WORDS)?.words()[0].store(MAGIC, Relaxed);
     file_link(&file, path)
+}
+
+/// Which words of the file hold the table with this number.
+fn copy_range(number: u64) -> std::ops::Range<usize> {
+    let from = HEAD_WORDS + (number % 2) as usize * COPY_WORDS;
+    from..from + COPY_WORDS
+}
+
+/// The table in a copy, whatever its words are; `None`: it is not the whole table `number`.
+fn table_of(number: u64, copy: &[u64]) -> Option<PathTable> {
+    if number == 0 {
+        return Some(PathTable::default());
+    }
+    let [own, sum, words @ ..] = copy else { return None };
+    let [orders, probes, probes_number, ..] = *words else { return None };
+    let most = |count: u64, max: usize| usize::try_from(count).ok().filter(|n| *n <= max);
+    let (orders, probes) = (most(orders, DENIALS_MAX)?, most(probes, PATH_PROBES_MAX)?);
+    let words = words.get(..COPY_HEAD_WORDS - 2 + (orders + probes) * ENTRY_WORDS)?;
+    let entries = words.get(COPY_HEAD_WORDS - 2..)?.as_chunks().0;
+    (*own == number && *sum == check(number, words)).then(|| PathTable {
+        number,
+        orders: entries[..orders].iter().map(order_of).collect(),
+        probes_number,
+        probes: entries[orders..].iter().map(order_of).map(|o| (o.ip, o.mask)).collect(),
+    })
 }
 
 fn words_of(order: &PathOrder) -> [u64; ENTRY_WORDS] {

@@ -162,9 +162,77 @@ fn a_damaged_table_is_not_used_and_ends_with_the_next_order() {
         word.store(before, Relaxed);
         assert!(control.orders().is_some());
     }
-    control.copy(1)[2].store(1, Relaxed);
+    control.copy(1)[1].store(1, Relaxed);
     control.change(ip(2), 8, 1, |_| mask([2])).unwrap();
     assert_eq!(orders(&control), [PathOrder { ip: ip(2), least: 1, mask: mask([2]) }]);
+}
+
+/// What is to be probed once stays beside the orders, and orders do not repeat it.
+#[test]
+fn a_probe_is_ordered_once_and_changes_no_denial() {
+    let place = Place::new();
+    let (command, device) = (place.open(), place.open());
+    command.change(ip(1), 64, 1, |_| mask([3])).unwrap();
+    let probes: Vec<_> = (0..PATH_PROBES_MAX).map(|n| (ip(n), mask([n as u8, 255]))).collect();
+    command.probe(&probes).unwrap();
+    let table = device.table().unwrap();
+    assert_eq!((table.number, table.probes_number, &table.probes), (2, 2, &probes));
+    assert_eq!(table.orders, [PathOrder { ip: ip(1), least: 1, mask: mask([3]) }]);
+    command.change(ip(1), 64, 1, |_| PathMask::NONE).unwrap();
+    let table = device.table().unwrap();
+    assert_eq!((table.number, table.probes_number), (3, 2), "nothing new to probe");
+    let refused = command.probe(&[probes.clone(), probes].concat()).unwrap_err().to_string();
+    assert!(refused.contains("at most 8 addresses"), "{refused}");
+    drop((command, device));
+    assert!(!place.0.exists(), "a probe keeps no file");
+}
+
+/// A reader that is root reads what any user wrote: no bytes end it, and only whole tables count.
+#[test]
+fn tables_of_all_users_are_read_whatever_they_hold() {
+    let folder = Path::new(FOLDER).join(format!("srd-control-test-all-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    let place = |uid: u32| folder.join(format!("{PREFIX}{uid}-n1"));
+    let list = || tables_in(&folder, &place).unwrap();
+    let me = user();
+    let control = PathControl::open_at(&place(me)).unwrap();
+    control.change(ip(1), 64, 1, |_| mask([3])).unwrap();
+    control.probe(&[(ip(2), mask([4]))]).unwrap();
+    // Names that are no user's, of another network, of somebody else; no file; another length.
+    for name in [format!("+{me}-n1"), format!("{me}-n2"), "x-n1".into(), format!("{}-n1", me + 1)] {
+        fs::copy(place(me), folder.join(format!("{PREFIX}{name}"))).unwrap();
+    }
+    symlink(place(me), place(me + 2)).unwrap();
+    fs::create_dir(place(me + 3)).unwrap();
+    assert_eq!(list(), [(me, control.table())]);
+    let whole = fs::read(place(me)).unwrap();
+    let path = place(me);
+    let mut rng = srd_core::Rng::from_seed(7);
+    let tables = [control.table(), Some(PathTable::default())];
+    let before =
+        PathTable { number: 1, probes_number: 0, probes: vec![], ..control.table().unwrap() };
+    for round in 0..4000 {
+        let mut bytes = whole.clone();
+        // The head and the counts more often than the rest.
+        let room = if round % 2 == 0 { 8 * 9 } else { bytes.len() };
+        for _ in 0..1 + rng.below(3) {
+            let at = rng.below(room as u32) as usize;
+            bytes[at] ^= 1 << rng.below(8);
+        }
+        fs::write(&path, &bytes).unwrap();
+        let [(_, table)] = &list()[..] else { panic!("one table") };
+        let known = table.is_none() || tables.contains(table) || table.as_ref() == Some(&before);
+        assert!(known, "{table:?}");
+        let wild: Vec<u64> = (0..COPY_WORDS).map(|_| rng.next_u64() >> rng.below(64)).collect();
+        assert_eq!(table_of(2, &wild[..rng.below(COPY_WORDS as u32) as usize]), None);
+    }
+    for len in [0, 8, whole.len() - 1, whole.len() + 8] {
+        fs::write(&path, vec![0; len]).unwrap();
+        assert_eq!(list(), [], "{len} bytes");
+    }
+    drop(control);
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Set for the child of the next test: the file that it writes without end.

@@ -21,7 +21,7 @@ mod snapshot;
 pub mod status;
 mod table;
 
-pub use control::{PathControl, PathOrder};
+pub use control::{PATH_PROBES_MAX, PathControl, PathOrder, PathTable, path_tables};
 pub use process::Owner;
 pub use segment::{OpenError, Segment, segment_path};
 pub use snapshot::{MemberRow, SeatRow, Snapshot};

@@ -13,6 +13,7 @@ use crate::{
     fork::Process,
     nic::{Nic, Turn},
     open,
+    path_events::PathEvents,
     queue::QpCore,
     rest::Rest,
     shards::{self, Common, Stop},
@@ -562,6 +563,16 @@ impl Device {
     /// A descriptor that is readable while asynchronous events are pending.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.shared().common.events.fd()
+    }
+
+    /// Subscribes to changes of the states of all paths of this device: failed, probed, in use
+    /// again, denied, allowed. It begins with the next change; [`Device::path_stats`] tells what
+    /// holds now.
+    ///
+    /// # Errors
+    /// There are 16 subscriptions already, no file descriptor is left, or as [`Device::progress`].
+    pub fn path_events(&self) -> Result<PathEvents, Error> {
+        PathEvents::open(self, &self.shared().nic()?.feed)
     }
 
     /// Counters of the engines, the datapaths and the device since it was opened.

@@ -4,6 +4,7 @@
 use crate::{
     arrivals::Arrivals,
     device::Shared,
+    path_events::{PathFeed, PathTap},
     paths_control::PathsControl,
     queue::{CqCore, CqEntry, Lane, Piece, QpCore, RecvEntry, SendEntry, WrData},
     regions::Regions,
@@ -14,7 +15,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
-use srd_core::{Engine, Opcode, Qpn, RecvHandle, Time, WrHandle, limits};
+use srd_core::{Opcode, Qpn, RecvHandle, Time, WrHandle, limits};
 use srd_datapath::{Datapath, clock};
 use srd_wire::{AckBlock, ParseError};
 use std::{
@@ -25,6 +26,9 @@ use std::{
     },
     time::Duration,
 };
+
+/// The engine of a device, which tells changes of paths.
+pub(crate) type Engine = srd_core::Engine<PathTap>;
 
 /// Number of kinds of [`ParseError`].
 pub(crate) const PARSE_ERRORS: usize = 8;
@@ -204,6 +208,8 @@ pub(crate) struct NicCounters {
 /// Everything behind the device's lock.
 pub(crate) struct Nic {
     pub engine: Engine,
+    /// Where changes of paths are told.
+    pub feed: Arc<PathFeed>,
     pub net: Box<dyn Datapath>,
     pub tables: Tables,
     pub counters: NicCounters,

@@ -7,7 +7,8 @@ use crate::{
     config::SecretsSink,
     entropy::randomness_from_os,
     gid_from_ip, interface, logging,
-    nic::{Nic, NicCounters, TX_BATCH, Tables},
+    nic::{Engine, Nic, NicCounters, TX_BATCH, Tables},
+    path_events::{PathFeed, PathTap},
     paths_control::PathsControl,
     queue::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
@@ -20,7 +21,7 @@ use crate::{
     sync::lock,
 };
 use srd_core::{
-    Engine, EngineConfig, Time,
+    EngineConfig, Time,
     config::{Integrity, RatePolicy},
     limits,
 };
@@ -64,6 +65,8 @@ struct Plan {
     secrets: Option<Arc<Mutex<SecretsSink>>>,
     shows: Option<Wanted>,
     controlled: bool,
+    /// The subscriptions to changes of the paths of all shards.
+    feed: Arc<PathFeed>,
 }
 
 /// Opens sockets (or takes the given datapath) and creates the engines.
@@ -91,6 +94,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         secrets: config.capture_secrets.take().map(|sink| Arc::new(Mutex::new(sink))),
         shows,
         controlled,
+        feed: Arc::default(),
     };
     let mut attr = attr_of(&plan.engine);
     attr.max_qp *= nets.len() as u32;
@@ -196,10 +200,13 @@ fn nic_open(plan: &Plan, net: Net, warnings: &mut Vec<String>) -> Result<Nic, De
     engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
     let tables = Tables::new(engine.ip);
+    let feed = Arc::clone(&plan.feed);
+    let tap = PathTap(Arc::clone(&feed));
     let engine =
-        Engine::new(engine, randomness_from_os()?, Nic::now(), ()).map_err(DeviceError::Config)?;
+        Engine::new(engine, randomness_from_os()?, Nic::now(), tap).map_err(DeviceError::Config)?;
     Ok(Nic {
         engine,
+        feed,
         net: net.datapath,
         tables,
         counters: NicCounters::default(),

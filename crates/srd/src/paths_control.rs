@@ -4,7 +4,7 @@
 use crate::nic::Nic;
 use log::{info, warn};
 use srd_core::{PathMask, Time};
-use srd_share::PathControl;
+use srd_share::{PathControl, PathTable};
 use std::{io, net::IpAddr};
 
 /// The control file, and what was taken from it.
@@ -13,29 +13,35 @@ pub(crate) struct PathsControl {
     control: PathControl,
     /// Number of the table that was applied last.
     seen: u64,
+    /// Number of the last table whose probes were sent.
+    probed: u64,
     /// Addresses with denied paths.
     denied: Vec<IpAddr>,
 }
 
 impl PathsControl {
     pub(crate) fn open() -> io::Result<Self> {
-        Ok(Self { control: PathControl::open()?, seen: 0, denied: Vec::new() })
+        let control = PathControl::open()?;
+        // What was to be probed before is no matter of this device.
+        let probed = control.table().map_or(0, |table| table.probes_number);
+        Ok(Self { control, seen: 0, probed, denied: Vec::new() })
     }
 }
 
 impl Nic {
-    /// Applies new orders. Nearly always there are none: one atomic read.
+    /// Applies new orders, and returns whether there were any. Nearly always there are none: one
+    /// atomic read.
     #[inline]
-    pub(crate) fn paths_turn(&mut self, now: Time) {
-        if self.paths.as_ref().is_some_and(|paths| paths.control.number() != paths.seen) {
-            self.paths_apply(now);
-        }
+    pub(crate) fn paths_turn(&mut self, now: Time) -> bool {
+        let new = self.paths.as_ref().is_some_and(|paths| paths.control.number() != paths.seen);
+        new && self.paths_apply(now)
     }
 
     #[cold]
-    fn paths_apply(&mut self, now: Time) {
-        let Self { engine, paths: Some(paths), .. } = self else { return };
-        let Some((number, orders)) = paths.control.orders() else { return };
+    fn paths_apply(&mut self, now: Time) -> bool {
+        let Self { engine, paths: Some(paths), .. } = self else { return false };
+        let Some(table) = paths.control.table() else { return false };
+        let PathTable { number, orders, probes_number, probes } = table;
         paths.seen = number;
         let gone = |ip: &&IpAddr| !orders.iter().any(|order| order.ip == **ip);
         for ip in paths.denied.iter().filter(gone) {
@@ -53,5 +59,12 @@ impl Nic {
             }
             paths.denied.push(order.ip);
         }
+        if std::mem::replace(&mut paths.probed, probes_number) != probes_number {
+            for (ip, mask) in &probes {
+                // Without a context to the address there is nothing to probe.
+                engine.paths_probe(now, *ip, mask);
+            }
+        }
+        true
     }
 }

@@ -2,10 +2,17 @@
 //! sent.
 
 use crate::{
-    DeviceConfig, DeviceError, config::SecretsSink, counters::arrays_add, denied::Denied,
-    device::Shared, entropy::os_random, events::AsyncEvent, key_watch::KeyWatch, nic::Nic,
+    DeviceConfig, DeviceError,
+    config::SecretsSink,
+    counters::arrays_add,
+    denied::Denied,
+    device::Shared,
+    entropy::os_random,
+    events::AsyncEvent,
+    key_watch::KeyWatch,
+    nic::{Engine, Nic},
 };
-use srd_core::{Endpoint, Engine, EngineConfig, RxMeta, Span, Time, Transmit};
+use srd_core::{Endpoint, EngineConfig, RxMeta, Span, Time, Transmit};
 use srd_datapath::Part;
 use srd_seal::{
     End, Incoming, KeyFile, KeyRing, LayerConfig, LayerCounters, Limits, Policy, SealLayer, Suites,

@@ -271,6 +271,7 @@ pub(crate) fn paths_add(all: &mut Vec<PathStats>, more: Vec<PathStats>) {
             packets_lost: sum.packets_lost + one.packets_lost,
             packets_ce: sum.packets_ce + one.packets_ce,
             state: most.state,
+            echoed: sum.echoed || one.echoed,
         };
     }
 }
@@ -299,6 +300,7 @@ mod tests {
             packets_lost: 1,
             packets_ce: 2,
             state,
+            echoed: false,
         };
         let mut all = Vec::new();
         paths_add(&mut all, vec![path(0, 5, 70, "live"), path(1, 9, 0, "live")]);

@@ -115,6 +115,7 @@ impl Shown {
             }
             peer.limits = known.limits;
             peer.paths_set(&nic.engine.path_stats(peer.ip), i < STATUS_PATHED_MAX);
+            peer.paths.iter_mut().for_each(|path| path.port = nic.net.path_port(path.path));
             s.peers.push(peer);
         }
         self.file.write(s);

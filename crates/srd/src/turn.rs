@@ -32,7 +32,7 @@ impl Nic {
         self.counters.turns += 1;
         let now = Self::now();
         self.turned_at = now;
-        self.paths_turn(now);
+        let ordered = self.paths_turn(now);
         let posted = self.take_posts(shared, now);
         self.share_turn(now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
@@ -52,7 +52,7 @@ impl Nic {
         let cut = self.seal_tick(shared, now);
         // Nothing was taken, received, fired, sent or cut, so nothing can have ended. (A draining
         // backlog sends packets whose requests then end.)
-        let busy = posted + look.received + sent > 0 || due <= now || cut;
+        let busy = posted + look.received + sent > 0 || due <= now || cut || ordered;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
         self.status_turn(now, busy, shared.common.events.dropped());
@@ -97,6 +97,10 @@ impl Nic {
         let (mut taken_at, mut waited) = (None, Span::ZERO);
         let Self { engine, net, tables, counters, ack, seal, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
+            if d.bytes.is_empty() && d.src.ip() == tables.local_ip {
+                // A command of this host asks for a turn, to have its orders obeyed.
+                return;
+            }
             let now = *taken_at.get_or_insert_with(Self::now);
             waited = Span(d.waited_ns);
             let meta = RxMeta { src_ip: d.src.ip(), ce: d.ce, rxq_drops: d.rxq_drops, waited };

@@ -2,14 +2,21 @@
 //! are opened later. The addresses are this test's own, since all devices of the user obey.
 
 use crate::common::*;
-use srd::{Bind, Device, DeviceConfig, PathPolicy, Progress, RecvWr, SendWr, Status};
+use srd::{Bind, Device, DeviceConfig, PathPolicy, PathState, Progress, RecvWr, SendWr, Status};
 use srd_share::{PathControl, PathMask};
-use std::net::IpAddr;
+use std::{
+    net::{IpAddr, UdpSocket},
+    time::{Duration, Instant},
+};
 
 fn device(host: u8) -> Device {
+    device_driven(host, Progress::Caller)
+}
+
+fn device_driven(host: u8, progress: Progress) -> Device {
     let mut config = DeviceConfig::loopback();
     config.bind = Bind::Ip(IpAddr::from([127, 0, 77, host]));
-    config.progress = Progress::Caller;
+    config.progress = progress;
     (config.mtu, config.paths) = (Some(1024), 8);
     // Each burst takes the next path.
     config.path_policy = PathPolicy::Oblivious;
@@ -78,4 +85,58 @@ fn devices_obey_what_an_operator_denies() {
     let (after, denied) = sent(&a, &b);
     assert!(!denied.contains(&true));
     assert!(after[..4].iter().sum::<u64>() > before[..4].iter().sum::<u64>(), "used again");
+}
+
+/// A device whose thread sleeps, with nothing to do, obeys as soon as the command wakes it, and
+/// tells its subscribers; and an order to probe is obeyed once.
+#[test]
+fn a_device_at_rest_obeys_and_tells() {
+    let control = PathControl::open().unwrap();
+    let thread = || Progress::Thread { spin: Duration::ZERO };
+    let a = Node::new(device_driven(11, thread()));
+    let b = Node::new(device_driven(12, thread()));
+    let (to, from) = (b.device.ip(), a.device.ip());
+    exchange(&a, &b, 1000);
+    let events = a.device.path_events().unwrap();
+    let late = a.device.path_events().unwrap();
+    // Acknowledgments, timers and the status are done long before: the thread sleeps.
+    std::thread::sleep(Duration::from_millis(500));
+    let turns = a.device.counters().unwrap().turns;
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(a.device.counters().unwrap().turns <= turns + 2, "it does not rest");
+    let errors = a.device.counters().unwrap().parse_errors;
+    let wake = || {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        socket.send_to(&[], (from, a.device.port().udp_port)).unwrap();
+    };
+    control.change(to, 8, 1, |_| mask([1, 2, 6])).unwrap();
+    wake();
+    let take = |n: usize| -> Vec<(u8, PathState, PathState)> {
+        let next = |_| events.wait(PATIENCE).unwrap().expect("told in time");
+        (0..n).map(next).inspect(|e| assert_eq!(e.ip, to)).map(|e| (e.path, e.from, e.to)).collect()
+    };
+    let denied = |path| (path, PathState::Active, PathState::Denied);
+    assert_eq!(take(3), [1, 2, 6].map(denied));
+    control.change(to, 8, 1, |_| mask([2])).unwrap();
+    wake();
+    let allowed = |path| (path, PathState::Denied, PathState::Active);
+    assert_eq!(take(2), [1, 6].map(allowed));
+    assert_eq!((events.get(), events.missed()), (None, 0));
+    assert_eq!(std::iter::from_fn(|| late.get()).count(), 5, "each subscriber gets all");
+    assert_eq!(a.device.counters().unwrap().parse_errors, errors, "to be woken is no error");
+
+    let (before, _) = sent(&a, &b);
+    control.probe(&[(to, mask(0..6))]).unwrap();
+    wake();
+    let end = Instant::now() + PATIENCE;
+    while sent(&a, &b).0 == before {
+        assert!(Instant::now() < end, "nothing was probed");
+        std::thread::yield_now();
+    }
+    // The next order repeats no probe.
+    control.change(to, 8, 1, |_| PathMask::NONE).unwrap();
+    wake();
+    assert_eq!(take(1), [allowed(2)]);
+    let more: Vec<_> = sent(&a, &b).0.iter().zip(before).map(|(n, m)| n - m).collect();
+    assert_eq!(more, [1, 1, 0, 1, 1, 1, 0, 0]);
 }

@@ -144,6 +144,8 @@ struct JsonPeer {
 #[derive(Serialize)]
 struct JsonPath {
     path: u8,
+    /// Source port of its packets.
+    udp_port: u16,
     state: &'static str,
     rtt_us: Option<f64>,
     rtt_us_min: Option<f64>,
@@ -230,6 +232,7 @@ impl JsonPath {
     fn of(p: &Path) -> Self {
         Self {
             path: p.path,
+            udp_port: p.port,
             state: p.state.name(),
             rtt_us: us(p.rtt_ns_smoothed),
             rtt_us_min: us(p.rtt_ns_min),
@@ -384,9 +387,10 @@ fn peer_line(p: &Peer) -> String {
 
 fn path_line(p: &Path) -> String {
     format!(
-        "{:>16} path {:>3} {:<9} rtt {:>8} min {:>8} sent {:>9} lost {:>7} marked {:>7}",
+        "{:>16} path {:>3} port {:>5} {:<9} rtt {:>8} min {:>8} sent {:>9} lost {:>7} marked {:>7}",
         "",
         p.path,
+        p.port,
         p.state.name(),
         number(us(p.rtt_ns_smoothed)),
         number(us(p.rtt_ns_min)),

@@ -68,6 +68,36 @@ fn both_ends_show_what_they_did_and_vanish_when_they_are_killed() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Each path of a running process that is asked for answers, with its port; whether the process is
+/// at rest or not.
+#[test]
+fn paths_of_running_processes_are_probed() {
+    let server = Server::start(&[]);
+    let args = ["perf", "bw", "{}", "--op", "write", "--size", "64K", "--iters", "1000000000"];
+    let client = Running::start(server.client(&args));
+    until("the sender has a peer", || {
+        device_of(client.pid()).is_some_and(|d| count(&d, "bytes_sent") > 1 << 20)
+    });
+    let probe = |paths: &str| -> Vec<Value> {
+        let mut command =
+            srd(&["paths", "probe", paths, "--peer", "127.0.0.1", "--json", "--wait", "20s"]);
+        // Other tests run processes of their own, some with faults: the exit code is about all.
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        serde_json::from_str(text.lines().next().unwrap_or("[]")).unwrap()
+    };
+    for pid in [client.pid(), server.process.pid()] {
+        let rows = probe("0-2,63");
+        let own: Vec<_> = rows.iter().filter(|r| r["pid"].as_u64() == Some(pid.into())).collect();
+        let paths: Vec<_> = own.iter().map(|r| count(r, "path")).collect();
+        assert_eq!(paths, [0, 1, 2, 63], "{rows:?}");
+        for row in own {
+            assert!(row["answered"] == true && row["rtt_us"].is_number(), "{row}");
+            assert!(count(row, "udp_port") > 0);
+        }
+    }
+    run(&["paths", "probe", "--peer", "203.0.113.9"]).fails(1, "shows paths to there");
+}
+
 #[test]
 fn a_process_that_shows_nothing_is_not_listed() {
     let mut command = srd(&Server::args(21_700, "127.0.0.1", &[]));

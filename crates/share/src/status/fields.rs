@@ -154,10 +154,13 @@ fn peer(p: &mut Peer, io: &mut impl Words) {
 }
 
 fn path(p: &mut Path, io: &mut impl Words) {
-    let (mut number, mut state) = (u32::from(p.path), p.state as u32);
+    // Versions that knew no ports wrote zeros in their place.
+    let low = u32::from(p.path) | u32::from(p.echoed) << 8;
+    let (mut number, mut state) = (low | u32::from(p.port) << 16, p.state as u32);
     io.pair(&mut number, &mut state);
     let state = (state as usize).min(PathState::ALL.len() - 1);
-    (p.path, p.state) = (number as u8, PathState::ALL[state]);
+    (p.path, p.port, p.state) = (number as u8, (number >> 16) as u16, PathState::ALL[state]);
+    p.echoed = number >> 8 & 1 == 1;
     io.pair(&mut p.rtt_ns_smoothed, &mut p.rtt_ns_min);
     io.word(&mut p.packets_sent);
     io.word(&mut p.packets_lost);

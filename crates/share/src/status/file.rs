@@ -268,7 +268,14 @@ fn read(path: &Path, name: &Name, same_pids: bool) -> io::Result<Found> {
             Content::Copies(owner, copies) => {
                 // A child of the ended process, made by fork, may still hold the lock.
                 let ended = same_pids && !owner.is_alive();
-                return Ok(if ended { Found::Ended } else { Found::Copies(copies) });
+                // The word of another user, who may name a process that is not his.
+                let lies = meta.uid() != user()
+                    && (owner.pid() != name.pid || same_pids && !is_of(name.pid, meta.uid()));
+                return Ok(match (ended, lies) {
+                    (true, _) => Found::Ended,
+                    (_, true) => Found::Nothing,
+                    _ => Found::Copies(copies),
+                });
             }
             Content::Empty if attempt > 0 => return Ok(Found::Nothing),
             Content::Foreign => return Ok(Found::Nothing),
@@ -276,6 +283,13 @@ fn read(path: &Path, name: &Name, same_pids: bool) -> io::Result<Found> {
         }
     }
     Ok(Found::Nothing)
+}
+
+/// Whether user `uid` is one of those that process `pid` acts for.
+fn is_of(pid: u32, uid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    uids.split_whitespace().any(|word| word.parse() == Ok(uid))
 }
 
 /// The complete copies of a file.

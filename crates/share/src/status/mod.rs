@@ -301,6 +301,8 @@ impl Peer {
 pub struct Path {
     /// Number of the path.
     pub path: u8,
+    /// UDP port that its packets leave from, by which switches choose their way; 0 = not known.
+    pub port: u16,
     /// State.
     pub state: PathState,
     /// Smoothed RTT in ns, at most 4 s; 0 = none measured.
@@ -313,18 +315,22 @@ pub struct Path {
     pub packets_lost: u64,
     /// Packets acknowledged with the mark CE.
     pub packets_ce: u64,
+    /// Whether a packet that took it came back since `srd paths probe` last asked.
+    pub echoed: bool,
 }
 
 impl Path {
     fn of(stats: &PathStats) -> Self {
         Self {
             path: stats.path,
+            port: 0,
             state: PathState::of(stats.state),
             rtt_ns_smoothed: ns_of(stats.rtt_ns_smoothed),
             rtt_ns_min: ns_of(stats.rtt_ns_min),
             packets_sent: stats.packets_sent,
             packets_lost: stats.packets_lost,
             packets_ce: stats.packets_ce,
+            echoed: stats.echoed,
         }
     }
 }

@@ -34,6 +34,8 @@ fn status(rng: &mut Rng, peers: usize, paths: u16) -> Status {
     for i in 0..peers {
         let path = |path| Path {
             path,
+            port: next(16) as u16,
+            echoed: next(1) == 1,
             state: PathState::ALL[usize::from(path) % 5],
             rtt_ns_smoothed: next(32) as u32,
             rtt_ns_min: next(32) as u32,
