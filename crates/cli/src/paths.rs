@@ -14,7 +14,7 @@ use crate::{
     signals::Stop,
     units,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use srd::{AsyncEvent, PathStats, Progress, Status};
 use std::{
     io::IsTerminal,
@@ -180,7 +180,7 @@ fn probe(args: &PathsArgs, client: &mut Client, stop: &Stop) -> Result {
 }
 
 /// Result of a short survey of the paths to a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Survey {
     /// Address and port of the server.
     pub server: String,
@@ -196,14 +196,15 @@ pub struct Survey {
     pub narrow: Option<u16>,
 }
 
-/// Probes all paths to a server for half a second, with packets of at most `mtu` bytes of payload
-/// (`None`: as the interface's MTU allows).
+/// Probes all paths to a server for half a second, from the address `ip` (`None`: that of the route
+/// to it).
 ///
 /// # Errors
 /// The server cannot be reached.
-pub fn survey(host: &HostName, ip: Option<IpAddr>, stop: &Stop) -> Result<Survey> {
+pub fn survey(host: &HostName, ip: Option<IpAddr>, port_base: u16, stop: &Stop) -> Result<Survey> {
     let mut device = DeviceArgs::default_options()?;
     (device.ip, device.path_policy) = (ip, Some(PathPolicy::Oblivious));
+    device.port_base = port_base;
     let interval = Duration::from_millis(500);
     let args = PathsArgs {
         order: None,

@@ -410,3 +410,160 @@ fn doctor_distinguishes_a_small_mtu_from_a_firewall() {
     assert!(said.contains("open UDP ports 18700 to 18955 of both hosts"), "{said}");
     assert!(!said.contains("SRD_MTU"), "{said}");
 }
+
+/// A launcher that enters the namespace of the host that it is called with, as ssh would log in
+/// there. `bin` in the fabric's folder has the tool of all hosts, `bin-HOST` that of one host.
+struct Cluster<'a> {
+    net: &'a Net,
+    launcher: PathBuf,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(net: &'a Net) -> Self {
+        let (folder, srd) = (&net.folder, env!("CARGO_BIN_EXE_srd"));
+        for name in ["bin", "libraries"] {
+            fs::create_dir(folder.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(srd, folder.join("bin/srd")).unwrap();
+        // The check asks whether they are there, and loads none.
+        for name in ["libibverbs.so.1", "libefa.so.1", "libsrd_places.so.1"] {
+            fs::write(folder.join("libraries").join(name), "").unwrap();
+        }
+        let launcher = folder.join("launcher");
+        let text = format!(
+            "#!/bin/sh\n\
+             case $1 in\n\
+             10.1.?.1?) node=h$(echo \"$1\" | awk -F. '{{ print $3 \"x\" $4 - 10 }}') ;;\n\
+             *) echo \"connect to host $1: No route to host\" >&2; exit 255 ;;\n\
+             esac\n\
+             PATH={0}/bin-$1:{0}/bin:$PATH; export PATH; shift\n\
+             exec {srd} net exec \"$node\" -- sh -c \"$*\"\n",
+            folder.display()
+        );
+        program_write(&launcher, &text);
+        Self { net, launcher }
+    }
+
+    /// The tool of one host becomes a script, in which `SRD` stands for the real one.
+    fn shim(&self, host: &str, script: &str) {
+        let folder = self.net.folder.join(format!("bin-{host}"));
+        fs::create_dir_all(&folder).unwrap();
+        let script = script.replace("SRD", env!("CARGO_BIN_EXE_srd"));
+        program_write(&folder.join("srd"), &format!("#!/bin/sh\n{script}\n"));
+    }
+
+    fn unshim(&self, host: &str) {
+        fs::remove_dir_all(self.net.folder.join(format!("bin-{host}"))).unwrap();
+    }
+
+    /// Exit code and output of the check of these hosts.
+    fn check(&self, hosts: &str) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
+        command.args(["doctor", "--hosts", hosts, "--program", "srd", "--launcher"]);
+        command.arg(&self.launcher).env("XDG_RUNTIME_DIR", &self.net.folder);
+        command.env("SRD_VERBS_DIR", self.net.folder.join("libraries"));
+        let out = command.output().unwrap();
+        (out.status.code().unwrap(), text(&out))
+    }
+}
+
+fn program_write(path: &std::path::Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn doctor_checks_all_pairs_of_hosts() {
+    let Some(net) = Net::open("doctor-hosts") else { return };
+    net.ok(&["up", "--spines", "4", "--hosts", "2"]);
+    let cluster = Cluster::new(&net);
+    let (code, said) = cluster.check("10.1.0.10:2,10.1.0.11,10.1.1.10");
+    assert_eq!(code, 0, "{said}");
+    let line = |begin: &str| said.lines().find(|l| l.starts_with(begin)).unwrap_or_default();
+    assert!(line("ok      10.1.0.11: srd ").contains("interface e0 with 10.1.0.11"), "{said}");
+    // One router is between hosts of a leaf, and four spines are between leaves.
+    let way = line("ok      10.1.0.10 -> 2 others: all 64 paths answer");
+    assert!(way.ends_with("1 to 4 ECMP paths"), "{said}");
+    assert!(line("ok      10.1.1.10 -> 2 others: all").ends_with(", 4 ECMP paths"), "{said}");
+
+    let (code, said) = cluster.check("10.1.0.10,10.1.1.10,10.9.9.9");
+    assert_eq!(code, 1, "{said}");
+    let lost = "FAILED  10.9.9.9 cannot be reached: connect to host 10.9.9.9: No route to host";
+    assert!(said.contains(lost) && said.contains("ssh-copy-id 10.9.9.9"), "{said}");
+    assert!(said.contains("ok      10.1.0.10 -> 10.1.1.10: all"), "the others go on: {said}");
+
+    // Packets of the other host vanish in both directions: what arrives is never acknowledged.
+    net.ok(&["exec", "h0x0", "--", "ip", "route", "add", "blackhole", "10.1.1.10/32"]);
+    let (code, said) = cluster.check("10.1.0.10,10.1.0.11,10.1.1.10");
+    assert_eq!(code, 2, "{said}");
+    for way in ["10.1.0.10 -> 10.1.1.10: ", "10.1.1.10 -> 10.1.0.10: "] {
+        assert!(said.contains(&format!("FAILED  {way}")), "{said}");
+    }
+    assert!(said.contains("ok      10.1.0.10 -> 10.1.0.11: all"), "{said}");
+    net.ok(&["exec", "h0x0", "--", "ip", "route", "del", "blackhole", "10.1.1.10/32"]);
+
+    net.ok(&["exec", "h1x0", "--", "ip", "link", "set", "e0", "mtu", "1500"]);
+    let (code, said) = cluster.check("10.1.0.10,10.1.1.10");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("FAILED  10.1.0.10 -> 10.1.1.10: packets of "), "{said}");
+    assert!(said.contains("10.1.1.10 'ip link set e0 mtu 9000'"), "{said}");
+    assert!(said.contains("ok      10.1.1.10 -> 10.1.0.10: all"), "{said}");
+}
+
+#[test]
+fn doctor_names_hosts_with_another_version_or_clock() {
+    let Some(net) = Net::open("doctor-versions") else { return };
+    net.ok(&["up", "--spines", "2", "--hosts", "1"]);
+    let cluster = Cluster::new(&net);
+    let (hosts, other) = ("10.1.0.10,10.1.1.10", "10.1.1.10");
+    let version = "[ \"$1\" = --version ] && { echo 'srd 0.0.9 (commit x)'; exit; }";
+
+    cluster.shim(other, &format!("{version}\nexec SRD \"$@\""));
+    let (code, said) = cluster.check(hosts);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("advice  10.1.1.10 has srd 0.0.9 (commit x), other hosts "), "{said}");
+    assert!(said.contains("scp software-srd_*.deb 10.1.1.10:/tmp/srd.deb"), "{said}");
+
+    cluster.shim(other, "SRD \"$@\" | sed -u 's/\"wire\":1,/\"wire\":2,/'");
+    let (code, said) = cluster.check(hosts);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("FAILED  10.1.1.10 has wire format 2, other hosts 1"), "{said}");
+
+    // A tool from before this check.
+    let refusal = "echo \"error: unexpected argument '--member' found\" >&2; exit 2";
+    cluster.shim(other, &format!("{version}\n{refusal}"));
+    let (code, said) = cluster.check(hosts);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("FAILED  10.1.1.10 has srd 0.0.9 (commit x), which has no"), "{said}");
+
+    cluster.shim(other, "exit 127");
+    let (code, said) = cluster.check(hosts);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("FAILED  10.1.1.10 has no tool `srd`"), "{said}");
+
+    // 10^18 nanoseconds are 31 years.
+    cluster.shim(other, "SRD \"$@\" | sed -u 's/\"Clock\":1/\"Clock\":2/'");
+    let (code, said) = cluster.check(hosts);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("advice  the clock of 10.1.1.10 is 10000000"), "{said}");
+    assert!(said.contains("timedatectl set-ntp true"), "{said}");
+
+    cluster.unshim(other);
+    let (code, said) = cluster.check(hosts);
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("the clock of"), "{said}");
+}
+
+/// Real root keeps its privileges on the fabric, so that daemons can change to other users.
+#[test]
+fn root_stays_root_on_the_fabric() {
+    let Some(net) = Net::open("root") else { return };
+    net.ok(&["up", "--spines", "1", "--hosts", "1"]);
+    let own = fs::read_to_string("/proc/self/uid_map").unwrap();
+    let there = net.ok(&["exec", "h0x0", "--", "cat", "/proc/self/uid_map"]);
+    if rustix::process::getuid().is_root() && own.contains("4294967295") {
+        assert_eq!(there, own, "root is in a user namespace");
+    } else {
+        assert!(there.trim_start().starts_with("0 "), "{there}");
+    }
+}

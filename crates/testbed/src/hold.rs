@@ -109,8 +109,8 @@ impl State {
         own.is_some() && own == name(&self.pid.to_string())
     }
 
-    /// Enters the fabric's user namespace, if it has one, and opens its nodes. The process must
-    /// have a single thread.
+    /// Opens the fabric's nodes, and enters its user namespace if it has one and this process needs
+    /// its privileges. The process must have a single thread.
     ///
     /// # Errors
     /// The holder has ended, or belongs to another user.
@@ -124,13 +124,37 @@ impl State {
             let file = File::open(format!("/proc/{}/fd/{fd}", self.pid)).map_err(|e| what(&e))?;
             nodes.insert(node, NetNs::from_file(file));
         }
-        if self.user_namespace && !self.is_entered() {
+        // Root has them anyway, and would lose others: in a user namespace with a single user,
+        // daemons such as Slurm's cannot change to the users of their jobs.
+        if self.user_namespace && !self.is_entered() && !is_root_of_all() {
             let user = File::open(format!("/proc/{}/ns/user", self.pid)).map_err(|e| what(&e))?;
             move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(|e| what(&e))?;
         }
         Ok(Fabric::opened(self.spec.clone(), nodes, self.v6))
     }
+}
+
+/// Number of the capability to enter namespaces (capabilities(7)).
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Whether this process is root outside of all user namespaces, with the privilege to enter
+/// namespaces: it has this privilege in every user namespace, too.
+fn is_root_of_all() -> bool {
+    let read = |file: &str| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    has_all_users(&read("uid_map")) && may_enter(&read("status"))
+}
+
+/// Whether a `uid_map` is that of the first user namespace, in which each user is itself.
+fn has_all_users(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// Whether a process with this `status` may enter namespaces.
+fn may_enter(status: &str) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> CAP_SYS_ADMIN & 1 == 1)
 }
 
 /// All running fabrics of this user, by name. Removes the files of others.
@@ -312,4 +336,20 @@ fn end(pid: i32) -> Result {
     let two_seconds = rustix::event::Timespec { tv_sec: 2, tv_nsec: 0 };
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&two_seconds))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_of_all_users_with_the_privilege_keeps_its_own() {
+        assert!(has_all_users("         0          0 4294967295\n"));
+        assert!(!has_all_users("         0       1000          1\n"));
+        assert!(!has_all_users("0 0 1000\n1000 1000 4294966295\n") && !has_all_users(""));
+        assert!(may_enter("Name:\tsrd\nCapEff:\t000001ffffffffff\n"));
+        assert!(may_enter("CapEff:\t0000000000200000\n"));
+        // Root of a container without privileges.
+        assert!(!may_enter("CapEff:\t00000000a80425fb\n") && !may_enter("CapEff:\tx\n"));
+    }
 }

@@ -1,6 +1,6 @@
 //! `srd doctor`: checks this host, and prints a command that fixes each problem.
 
-use super::{LaunchArgs, entropy, libraries};
+use super::{LaunchArgs, cluster, entropy, libraries};
 use crate::{
     failure::{Failure, Result},
     host::HostName,
@@ -15,6 +15,13 @@ const EXAMPLES: &str = "Examples:
   srd doctor               checks this host
   srd doctor 10.0.0.5      checks also the network path to a server (`srd serve` there), and
                            over how many ECMP paths the network spreads source ports
+  srd doctor --hosts a,b,c checks these hosts and the network between all pairs of them: started
+                           on each by ssh, from any host that reaches them
+  srd doctor --hosts a,b --launcher \"ssh -p 2222\" --interface eth1
+
+--hosts starts `srd doctor` on each host by the launcher (as mpirun does: LAUNCHER HOST COMMAND),
+with a server that ends with it, and passes on the variables SRD_... of this host. All measure at
+once, so choose a time without jobs.
 
 Exit code: the number of required checks that failed; 0 if none failed.";
 
@@ -36,11 +43,26 @@ pub struct DoctorArgs {
     /// Folder of libibverbs.so.1 and libefa.so.1 [default: next to this program, or SRD_VERBS_DIR]
     #[arg(long, value_name = "DIR")]
     pub verbs_dir: Option<std::path::PathBuf>,
+    /// Hosts to check with the network between all pairs of them, as for `srd run`: a,b,c or
+    /// a:2,b:2
+    #[arg(long, value_name = "HOSTS", conflicts_with = "host")]
+    pub hosts: Option<String>,
+    /// Program with options that runs a command on another host, called with the host and the
+    /// command [default: ssh -o BatchMode=yes -o ConnectTimeout=10]
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    pub launcher: Option<String>,
+    /// The tool on the other hosts [default: the path of this program]
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    pub program: Option<String>,
+    /// Answer the questions of `srd doctor --hosts`, which calls this host by this name.
+    #[arg(long, value_name = "NAME", hide = true, conflicts_with_all = ["hosts", "host"])]
+    pub member: Option<String>,
 }
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub enum Verdict {
+    /// Nothing to do.
     Good,
     /// The system works, but could work better.
     Advice,
@@ -50,12 +72,16 @@ enum Verdict {
 
 /// The findings so far.
 #[derive(Default)]
-struct Findings {
+pub struct Findings {
     failed: u8,
 }
 
 impl Findings {
-    fn tell(&mut self, verdict: Verdict, what: &str, advice: &str) -> Result {
+    /// Counts a finding, and prints it with the advice.
+    ///
+    /// # Errors
+    /// The reader of the output has exited.
+    pub fn tell(&mut self, verdict: Verdict, what: &str, advice: &str) -> Result {
         output::line(&self.note(verdict, what, advice))
     }
 
@@ -74,6 +100,15 @@ impl Findings {
     fn good(&mut self, what: &str) -> Result {
         self.tell(Verdict::Good, what, "")
     }
+
+    /// The result of all checks.
+    fn end(&self) -> Result {
+        match self.failed {
+            0 => Ok(()),
+            1 => Err(Failure::with_code(1, "1 required check failed")),
+            n => Err(Failure::with_code(n, format!("{n} required checks failed"))),
+        }
+    }
 }
 
 /// Runs the checks.
@@ -81,7 +116,14 @@ impl Findings {
 /// # Errors
 /// Required checks failed; the exit code is their number.
 pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
+    if let Some(name) = &args.member {
+        return cluster::member::run(args, name, stop);
+    }
     let mut found = Findings::default();
+    if let Some(hosts) = &args.hosts {
+        cluster::run(args, hosts, stop, &mut found)?;
+        return found.end();
+    }
     settings(&mut found)?;
     let at = interface(args, &mut found)?;
     if let Some(at) = &at {
@@ -93,11 +135,7 @@ pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
         peer(host, at.as_ref(), stop, &mut found)?;
         ways(host, at.as_ref(), &mut found)?;
     }
-    match found.failed {
-        0 => Ok(()),
-        1 => Err(Failure::with_code(1, "1 required check failed")),
-        n => Err(Failure::with_code(n, format!("{n} required checks failed"))),
-    }
+    found.end()
 }
 
 /// Shows the host's settings. A file that cannot be used ends every command before.
@@ -254,7 +292,7 @@ fn peer(
     found: &mut Findings,
 ) -> Result {
     let ip: Option<IpAddr> = at.map(|a| a.ip);
-    let survey = match paths::survey(host, ip, stop) {
+    let survey = match paths::survey(host, ip, srd::PORT_BASE_DEFAULT, stop) {
         Ok(survey) => survey,
         // The server did not answer smaller packets either.
         Err(e) => {

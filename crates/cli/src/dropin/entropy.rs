@@ -2,6 +2,7 @@
 //! network hashes source ports, which makes each source port a path.
 
 use crate::host::Server;
+use serde::{Deserialize, Serialize};
 use srd::datapath::hops::{self, Trace};
 use std::{collections::BTreeMap, io, net::IpAddr, net::SocketAddr};
 
@@ -52,10 +53,14 @@ impl Spread {
 }
 
 /// Result of a measurement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entropy {
     /// Whether no problem was found.
     pub good: bool,
+    /// Number of ECMP paths, as far as routers answer; 0 if it cannot be measured.
+    pub ways: usize,
+    /// Number of routers that one packet passes, as far as they answer.
+    pub hops: usize,
     /// The finding.
     pub what: String,
     /// One line per hop, and the advice.
@@ -88,9 +93,10 @@ fn judge(trace: &Trace, ports: usize) -> Entropy {
             );
             (false, "no router answered: the number of ECMP paths cannot be measured")
         };
-        return Entropy { good, what: what.into(), details };
+        return Entropy { good, ways: 0, hops: 0, what: what.into(), details };
     };
     let (ways, hop) = (best.routers.len(), best.hop);
+    let hops = spreads.iter().rev().find(|s| !s.routers.is_empty()).map_or(0, |s| s.hop);
     if ways == 1 {
         details.push(
             "if there are several ECMP paths, routers must hash ports: on Linux `sysctl -w \
@@ -98,7 +104,7 @@ fn judge(trace: &Trace, ports: usize) -> Entropy {
                 .into(),
         );
         let what = format!("{ports} source ports take 1 ECMP path, as far as routers answer");
-        return Entropy { good: false, what, details };
+        return Entropy { good: false, ways, hops, what, details };
     }
     let what = format!("{ports} source ports take {ways} ECMP paths, told apart at hop {hop}");
     if best.answered < ports {
@@ -110,9 +116,9 @@ fn judge(trace: &Trace, ports: usize) -> Entropy {
         details.push(
             "chance does not explain it: routers hash few bits, or paths have weights".into(),
         );
-        return Entropy { good: false, what: format!("{what}, unevenly"), details };
+        return Entropy { good: false, ways, hops, what: format!("{what}, unevenly"), details };
     }
-    Entropy { good: true, what, details }
+    Entropy { good: true, ways, hops, what, details }
 }
 
 fn spread((k, hop): (usize, &hops::Hop)) -> Spread {
@@ -151,6 +157,7 @@ mod tests {
         assert!(e.details[1].contains("4 addresses for 64 of 64 ports, 28 % of them at 10.1.0.1"));
         let few = judge(&trace(&[&[6], &[6, 6]], true), 64);
         assert!(few.good && few.details[2].contains("limit the rate"), "{few:?}");
+        assert_eq!((e.ways, e.hops, few.ways), (4, 3, 2));
     }
 
     #[test]

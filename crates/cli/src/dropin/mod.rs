@@ -2,6 +2,7 @@
 //! program gets two libraries in place of the system's, and environment variables that make MPI
 //! libraries and libfabric use them and nothing else.
 
+mod cluster;
 pub mod doctor;
 mod entropy;
 pub mod run;

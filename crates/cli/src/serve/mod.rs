@@ -10,7 +10,7 @@ mod pool;
 use crate::{
     app::CONTROL_QP_INDEX,
     device::{DeviceArgs, OpenDevice},
-    failure::Result,
+    failure::{Failure, Result},
     files::Folder,
     output,
     signals::Stop,
@@ -18,7 +18,7 @@ use crate::{
 use control::Control;
 use guard::Guard;
 use limits::{LimitArgs, Limits};
-use srd::{Progress, WorkCompletion};
+use srd::{Device, Progress, WorkCompletion};
 use std::{
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
@@ -68,17 +68,42 @@ pub struct ServeArgs {
 /// # Errors
 /// The folder or the device cannot be opened, or the device fails.
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
-    let folder = args.dir.as_deref().map(Folder::open).transpose()?;
-    let guard = args.device.token()?.map(Guard::new).transpose()?;
-    let (own, first) = (IpAddr::V4(Ipv4Addr::LOCALHOST), Some(CONTROL_QP_INDEX));
-    let open = args.device.open_with(own, Progress::Caller, first)?;
-    let mut control =
-        Control::new(&open.device, folder, Limits::new(&args.limits, args.dir.as_deref()), guard)?;
+    let (open, mut control) = open(args)?;
     tell_start(args, &open)?;
     serve(&mut control, args.once, stop)?;
     output::line(&control.summary())?;
     drop(control);
     open.faults_text().map_or(Ok(()), |text| output::line(&text))
+}
+
+/// Opens the device and what serves on it.
+fn open(args: &ServeArgs) -> Result<(OpenDevice, Control)> {
+    let folder = args.dir.as_deref().map(Folder::open).transpose()?;
+    let guard = args.device.token()?.map(Guard::new).transpose()?;
+    let (own, first) = (IpAddr::V4(Ipv4Addr::LOCALHOST), Some(CONTROL_QP_INDEX));
+    let open = args.device.open_with(own, Progress::Caller, first)?;
+    let limits = Limits::new(&args.limits, args.dir.as_deref());
+    let control = Control::new(&open.device, folder, limits, guard)?;
+    Ok((open, control))
+}
+
+/// Serves probes of paths, and nothing else, at an address. `opened` gets the device.
+///
+/// # Errors
+/// The device cannot be opened, or fails.
+pub fn probes(ip: IpAddr, port_base: u16, opened: impl FnOnce(&Device), stop: &Stop) -> Result {
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+    let parsed = <Alone as clap::Parser>::try_parse_from(["srd"]);
+    let mut args = parsed.map_err(|e| Failure::usage(e.to_string()))?.serve;
+    (args.device.ip, args.device.port_base) = (Some(ip), port_base);
+    args.limits.sessions_max = 0;
+    let (open, mut control) = open(&args)?;
+    opened(&open.device);
+    serve(&mut control, false, stop)
 }
 
 fn tell_start(args: &ServeArgs, open: &OpenDevice) -> Result {
