@@ -295,6 +295,9 @@ pub struct Sysctl {
     pub without: Option<&'static str>,
 }
 
+/// Addresses, protocol and ports, as bits of `fib_multipath_hash_fields` (`ip-sysctl.rst` of Linux).
+const HASH_FIELDS: u32 = 0x0001 | 0x0002 | 0x0004 | 0x0010 | 0x0020;
+
 /// Sysctls of a node, to be set before it has interfaces.
 pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
     let must = |path, value| Sysctl { path, value, without: None };
@@ -311,8 +314,12 @@ pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
     }
     let aware = u32::from(spec.linkdown_aware);
     out.push(must("ipv4/ip_forward", 1));
-    // Hash addresses and ports, so that each source port is a path.
-    out.push(must("ipv4/fib_multipath_hash_policy", 1));
+    // Hash addresses, protocol and ports of each packet, so that each source port is a path. The
+    // policy 1 is for that, too, but it takes the hash that the sender's kernel has given to the
+    // packets of a connected socket, if there is one: a random number that no switch sees, another
+    // one after each connect and each timeout of TCP.
+    out.push(must("ipv4/fib_multipath_hash_fields", HASH_FIELDS));
+    out.push(must("ipv4/fib_multipath_hash_policy", 3));
     let seed = "each run maps ports to other spines (kernels before 6.11)";
     out.push(may("ipv4/fib_multipath_hash_seed", spec.hash_seed(node), seed));
     out.push(may("ipv4/conf/all/ignore_routes_with_linkdown", aware, ""));

@@ -175,7 +175,8 @@ fn switches_forward_and_hash_ports_and_hosts_do_not() {
             let value = |path: &str| list.iter().find(|s| s.path == path).map(|s| s.value);
             let is_host = matches!(node, Node::Host(..));
             assert_eq!(value("ipv4/ip_forward"), (!is_host).then_some(1), "{node}");
-            assert_eq!(value("ipv4/fib_multipath_hash_policy"), (!is_host).then_some(1));
+            assert_eq!(value("ipv4/fib_multipath_hash_policy"), (!is_host).then_some(3));
+            assert_eq!(value("ipv4/fib_multipath_hash_fields"), (!is_host).then_some(0x37));
             let linkdown = value("ipv4/conf/all/ignore_routes_with_linkdown");
             assert_eq!(linkdown, (!is_host).then_some(u32::from(aware)), "{node}");
             if let Some(seed) = value("ipv4/fib_multipath_hash_seed") {
@@ -187,8 +188,12 @@ fn switches_forward_and_hash_ports_and_hosts_do_not() {
             // Indispensable sysctls have no text for their absence.
             let must: Vec<&str> =
                 list.iter().filter(|s| s.without.is_none()).map(|s| s.path).collect();
-            let want: &[&str] =
-                if is_host { &[] } else { &["ipv4/ip_forward", "ipv4/fib_multipath_hash_policy"] };
+            let switch = [
+                "ipv4/ip_forward",
+                "ipv4/fib_multipath_hash_fields",
+                "ipv4/fib_multipath_hash_policy",
+            ];
+            let want: &[&str] = if is_host { &[] } else { &switch };
             assert_eq!(must, want, "{node}");
         }
     }
