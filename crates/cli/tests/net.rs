@@ -167,6 +167,14 @@ fn faults_drop_packets_until_they_are_removed() {
 }
 
 #[test]
+fn a_spine_is_drained_under_traffic() {
+    let Some(net) = Net::open("deny") else { return };
+    let said = net.ok(&["check", "deny"]);
+    eprintln!("{said}");
+    assert!(said.contains("of 64 paths across s") && said.contains("passed"), "{said}");
+}
+
+#[test]
 fn measurements_run_and_lose_nothing() {
     let Some(net) = Net::open("bench") else { return };
     for scenario in ["incast", "blackhole", "slowpath"] {

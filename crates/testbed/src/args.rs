@@ -51,7 +51,8 @@ pub enum NetCommand {
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
-    /// Predict which spine each source port between two hosts takes, and verify it by counters
+    /// Predict which spine each source port between two hosts takes, and verify it by counters; or
+    /// list which spine each path of the running devices takes
     Paths {
         /// Which fabric
         #[command(flatten)]
@@ -69,6 +70,10 @@ pub enum NetCommand {
         /// Destination port
         #[arg(long, default_value_t = srd::PORT_BASE_DEFAULT)]
         dst_port: u16,
+        /// In place of ports: the paths of the devices that run on the sending host and have spoken
+        /// with the receiving one, as numbers for `srd paths deny`
+        #[arg(long, conflicts_with_all = ["port", "count"])]
+        devices: bool,
     },
     /// Inject a fault into a spine or a link
     Fail {

@@ -56,10 +56,12 @@ pub enum Check {
     DeadReaders,
     /// Cut off one of two interfaces of a process during a transfer
     Rails,
+    /// Take the paths across a spine out of use during a transfer, by `srd paths deny`
+    Deny,
 }
 
 /// All checks.
-const ALL: [Check; 12] = [
+const ALL: [Check; 13] = [
     Check::Kill,
     Check::Restart,
     Check::Stop,
@@ -72,6 +74,7 @@ const ALL: [Check; 12] = [
     Check::Liar,
     Check::DeadReaders,
     Check::Rails,
+    Check::Deny,
 ];
 
 /// Options of `check`.
@@ -122,6 +125,7 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Liar => hostile::liar::check(args.seed, kept),
             Check::DeadReaders => hostile::readers::check(),
             Check::Rails => hostile::rails::check(),
+            Check::Deny => crate::service::check(),
         };
         let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let seconds = began.elapsed().as_secs_f64();
@@ -141,17 +145,17 @@ pub fn run(args: &CheckArgs) -> Result {
 }
 
 /// The fabric of a check: two leaves with `hosts` hosts each.
-fn fabric(mtu: u16, hosts: u8) -> Result<Fabric> {
+pub(crate) fn fabric(mtu: u16, hosts: u8) -> Result<Fabric> {
     let spec = FabricSpec { mtu, hosts, ..FabricSpec::default() };
     Fabric::build(&spec).map(|(fabric, _)| fabric)
 }
 
-fn pair(n: usize) -> Vec<FlowSpec> {
+pub(crate) fn pair(n: usize) -> Vec<FlowSpec> {
     vec![FlowSpec { from: (0, 0), to: (1, 0) }; n]
 }
 
 /// A load of half a host's rate for `ms` milliseconds.
-fn steady(flows: usize, ms: u64) -> Load {
+pub(crate) fn steady(flows: usize, ms: u64) -> Load {
     Load {
         bytes: 0,
         time: Duration::from_millis(ms),
@@ -165,17 +169,17 @@ fn of_bytes(bytes: u64) -> Load {
     Load { bytes, time: Duration::ZERO, bits_per_sec: 0, block_bytes: 8900, limit: CROWD }
 }
 
-fn order(side: &SrdSide, load: &Load, number: u32) -> Run {
+pub(crate) fn order(side: &SrdSide, load: &Load, number: u32) -> Run {
     load.run(number, load.block_bytes.min(side.mtu), Side::start_ns())
 }
 
-fn run_one(side: &mut SrdSide, load: &Load, number: u32) -> Result<Outcome> {
+pub(crate) fn run_one(side: &mut SrdSide, load: &Load, number: u32) -> Result<Outcome> {
     let run = order(side, load, number);
     side.run(run, Instant::now() + load.time + load.limit)
 }
 
 /// Requires that all blocks arrived once and undamaged. Returns their number.
-fn all_arrived(out: &Outcome, what: &str) -> Result<u64> {
+pub(crate) fn all_arrived(out: &Outcome, what: &str) -> Result<u64> {
     let blocks: u64 = out.flows.iter().map(|f| f.blocks).sum();
     if out.is_wrong() || blocks == 0 {
         return Err(NetError::new(format!(

@@ -168,11 +168,17 @@ impl Fabric {
     /// # Errors
     /// /proc is not mounted.
     pub fn counters(&self, node: Node) -> Result<BTreeMap<String, DevCounters>> {
-        self.ns(node)?.inside(|| {
-            let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
-            Ok(dev_counters(&text))
-        })
+        self.ns(node)?.inside(counters_here)
     }
+}
+
+/// Counters of the interfaces of the node whose namespace the calling thread is in.
+///
+/// # Errors
+/// /proc is not mounted.
+pub(crate) fn counters_here() -> Result<BTreeMap<String, DevCounters>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    Ok(dev_counters(&text))
 }
 
 /// Sets TCP's settings at a host.

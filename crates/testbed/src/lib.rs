@@ -22,6 +22,7 @@ pub mod noise;
 pub mod ns;
 pub mod paths;
 pub mod plan;
+mod service;
 pub mod soak;
 pub mod spec;
 mod sys;
@@ -49,8 +50,9 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
         NetCommand::Down { name, all } => down_run(&name.name, *all),
         NetCommand::Status => status_run(),
         NetCommand::Exec { name, node, command } => exec_run(&name.name, node, command),
-        NetCommand::Paths { name, from, to, port, count, dst_port } => {
-            return paths_run(&name.name, (from, to), (*port, *count), *dst_port);
+        NetCommand::Paths { name, from, to, port, count, dst_port, devices } => {
+            let ports = (!devices).then_some((*port, *count));
+            return paths_run(&name.name, (from, to), ports, *dst_port);
         }
         NetCommand::Fail { name, place } => fail_run(&name.name, place),
         NetCommand::Heal { name } => {
@@ -163,13 +165,18 @@ fn exec_run(name: &str, node: &str, command: &[OsString]) -> Result {
 fn paths_run(
     name: &str,
     (from, to): (&str, &str),
-    (port, count): (u16, u16),
+    ports: Option<(u16, u16)>,
     dst_port: u16,
 ) -> Result<ExitCode> {
     let fabric = hold::get(name)?.open()?;
     let host = |name: &str| match fabric.spec().node(name)? {
         Node::Host(l, h) => Ok((l, h)),
         other => Err(NetError::usage(format!("{other} is not a host"))),
+    };
+    let Some((port, count)) = ports else {
+        let found = paths::of_devices(&fabric, host(from)?, host(to)?, dst_port)?;
+        say(&paths::devices_table(&found, fabric.spec().spines))?;
+        return Ok(ExitCode::SUCCESS);
     };
     let last = port.checked_add(count.max(1) - 1);
     let last = last.ok_or_else(|| NetError::usage("ports end at 65535: use a smaller --count"))?;

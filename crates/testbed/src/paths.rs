@@ -5,7 +5,11 @@ use crate::{
     fabric::Fabric,
     spec::Node,
 };
-use std::net::{SocketAddr, UdpSocket};
+use serde::Deserialize;
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, SocketAddr, UdpSocket},
+};
 
 /// Packets sent per port to find its spine.
 const PACKETS: u32 = 20;
@@ -43,13 +47,23 @@ pub fn check(
         fabric.ns(Node::Host(from.0, from.1))?.inside(|| {
             let what = |e| NetError::system(&format!("cannot send from port {port}"), e);
             let socket = UdpSocket::bind(SocketAddr::new(src, *port)).map_err(what)?;
-            for _ in 0..PACKETS {
-                // An ICMP "port unreachable" is reported as an error of the next send.
-                if let Err(e) = socket.send_to(&[0; 64], dst)
-                    && e.kind() != std::io::ErrorKind::ConnectionRefused
-                {
-                    return Err(what(e));
+            for i in 0..PACKETS {
+                // Half of them from a connected socket, as those of SRD are after a while.
+                if i == PACKETS / 2 {
+                    socket.connect(dst).map_err(what)?;
                 }
+                let connected = i >= PACKETS / 2;
+                let send = || {
+                    if connected { socket.send(&[0; 64]) } else { socket.send_to(&[0; 64], dst) }
+                };
+                // An ICMP "port unreachable" is reported as an error of the next call, which then
+                // sends nothing.
+                let refused = |e: &std::io::Error| e.kind() == ErrorKind::ConnectionRefused;
+                let mut sent = send();
+                while sent.as_ref().is_err_and(refused) {
+                    sent = send();
+                }
+                sent.map_err(what)?;
             }
             Ok(())
         })?;
@@ -89,6 +103,92 @@ pub fn table(rows: &[PortPath], spines: u8) -> (String, bool) {
         let _ = write!(text, "\nport {}: predicted s{}, {seen}", r.port, r.predicted);
     }
     (text, right == rows.len())
+}
+
+/// The paths of a running device to a host, and the spine of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePaths {
+    /// Process of the device.
+    pub pid: u32,
+    /// Each path that is shown, with its state and its spine.
+    pub paths: Vec<(u8, String, u8)>,
+}
+
+impl DevicePaths {
+    /// The paths that cross `spine`, as `srd paths deny` takes them.
+    pub fn across(&self, spine: u8) -> String {
+        let across = self.paths.iter().filter(|(_, _, s)| *s == spine);
+        across.map(|(path, ..)| path.to_string()).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// What is read of the output of `srd stat --json`.
+#[derive(Deserialize)]
+struct Shown {
+    devices: Vec<ShownDevice>,
+}
+
+#[derive(Deserialize)]
+struct ShownDevice {
+    pid: u32,
+    peers: Vec<ShownPeer>,
+}
+
+#[derive(Deserialize)]
+struct ShownPeer {
+    peer: IpAddr,
+    paths: Vec<ShownPath>,
+}
+
+#[derive(Deserialize)]
+struct ShownPath {
+    path: u8,
+    udp_port: u16,
+    state: String,
+}
+
+/// The paths of the devices that run on `from` to the UDP port `dst_port` of `to`: their source
+/// ports as `srd stat` shows them, and the spine that the leaf's kernel routes each to.
+///
+/// # Errors
+/// The hosts share a leaf, or no device on `from` has spoken with `to`.
+pub fn of_devices(
+    fabric: &Fabric,
+    from: (u8, u8),
+    to: (u8, u8),
+    dst_port: u16,
+) -> Result<Vec<DevicePaths>> {
+    let dst = fabric.spec().ip(to.0, to.1);
+    let program = std::env::current_exe()?;
+    let host = Node::Host(from.0, from.1);
+    let said = fabric.ns(host)?.run(&program.display().to_string(), &["stat", "--json"], "")?;
+    let shown: Shown = serde_json::from_str(&said)?;
+    let mut out = Vec::new();
+    for device in shown.devices {
+        let peer = device.peers.into_iter().find(|p| p.peer == dst);
+        let Some(paths) = peer.map(|p| p.paths).filter(|paths| !paths.is_empty()) else { continue };
+        let ports: Vec<(u16, u16)> = paths.iter().map(|p| (p.udp_port, dst_port)).collect();
+        let spines = fabric.predict(from, to, &ports)?;
+        let paths = paths.into_iter().zip(spines).map(|(p, spine)| (p.path, p.state, spine));
+        out.push(DevicePaths { pid: device.pid, paths: paths.collect() });
+    }
+    if out.is_empty() {
+        return Err(NetError::new(format!("no device that runs on {host} has spoken with {dst}")));
+    }
+    Ok(out)
+}
+
+/// The table of [`of_devices`].
+pub fn devices_table(found: &[DevicePaths], spines: u8) -> String {
+    let mut lines = Vec::new();
+    for device in found {
+        lines.push(format!("process {}", device.pid));
+        for s in 0..spines {
+            let count = device.paths.iter().filter(|(_, _, spine)| *spine == s).count();
+            lines.push(format!("s{s}  {count:>3} paths  {}", device.across(s)));
+        }
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
