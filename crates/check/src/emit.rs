@@ -81,7 +81,7 @@ impl Node {
         led.require(n <= batch, Oracle::Limits, || format!("{n} packets for a batch of {batch}"));
         if n > 0 {
             // Any noise will do: from none to twice what counts at most.
-            self.engine.handover_note(Span(now.0 % HANDOVER_NS_MAX));
+            self.engine.handover_note(|| Span(now.0 % HANDOVER_NS_MAX));
         }
         self.observed(led);
         n

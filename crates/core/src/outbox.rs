@@ -94,12 +94,25 @@ impl Outbox {
 
     /// Whether nothing is to be sent before the next timer, but for contexts that are ready.
     pub fn is_empty(&self) -> bool {
+        self.has_only_rearms() && self.rearm.is_empty()
+    }
+    /// Whether timers are to be recalculated.
+    pub fn has_rearms(&self) -> bool {
+        !self.rearm.is_empty()
+    }
+    /// Whether nothing is to be sent before the next timer, but for contexts that are ready. Timers
+    /// may be to be recalculated.
+    pub fn has_only_rearms(&self) -> bool {
         self.control.is_empty()
             && self.answers.is_empty()
             && self.acks.is_empty()
             && self.probes.is_empty()
             && self.closes.is_empty()
-            && self.rearm.is_empty()
+    }
+
+    /// Whether handshake packets or answers are to be sent.
+    pub fn has_control(&self) -> bool {
+        !self.control.is_empty() || !self.answers.is_empty()
     }
 
     /// Whether contexts have turns to come.

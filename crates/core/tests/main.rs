@@ -37,3 +37,4 @@ mod shares;
 mod silent_peers;
 mod slow_host;
 mod storms;
+mod turns;

@@ -17,7 +17,7 @@ use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
 use srd_core::{Opcode, Qpn, RecvHandle, Time, WrHandle, limits};
 use srd_datapath::{Datapath, clock};
-use srd_wire::{AckBlock, ParseError};
+use srd_wire::{AckBlock, HEADERS_BYTES_MAX, ParseError};
 use std::{
     net::IpAddr,
     sync::{
@@ -215,6 +215,8 @@ pub(crate) struct Nic {
     pub counters: NicCounters,
     /// Scratch for the acknowledgment block of a received packet.
     pub ack: AckBlock,
+    /// Scratch for the headers of a packet to send.
+    pub headers: Box<[u8; HEADERS_BYTES_MAX]>,
     /// Last errno of the datapath that was reported; 0 = it works.
     pub net_errno: i32,
     /// When the last turn began.
@@ -231,6 +233,8 @@ pub(crate) struct Nic {
     pub seal: Option<Box<Sealing>>,
     /// Whether datagrams were left in the socket when the engine was last told of the backlog.
     pub behind: bool,
+    /// Whether the last turn left timers to be recalculated by the next one.
+    pub unsettled: bool,
 }
 
 /// Result of a turn.
@@ -243,6 +247,35 @@ pub(crate) struct Turn {
 }
 
 impl Nic {
+    /// A device that has done nothing yet.
+    pub(crate) fn new(
+        engine: Engine,
+        feed: Arc<PathFeed>,
+        net: Box<dyn Datapath>,
+        tables: Tables,
+        seal: Option<Box<Sealing>>,
+        share: Option<Share>,
+    ) -> Self {
+        Self {
+            engine,
+            feed,
+            net,
+            tables,
+            counters: NicCounters::default(),
+            ack: AckBlock::default(),
+            headers: Box::new([0; HEADERS_BYTES_MAX]),
+            net_errno: 0,
+            turned_at: Time(0),
+            arrivals: Arrivals::default(),
+            share,
+            status: None,
+            paths: None,
+            seal,
+            behind: false,
+            unsettled: false,
+        }
+    }
+
     /// The clock of the engine and the datapath.
     #[inline]
     pub(crate) fn now() -> Time {

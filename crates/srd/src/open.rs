@@ -1,13 +1,11 @@
 //! Creates an engine with a datapath from a configuration.
 
 use crate::{
-    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr, Progress, SHARDS_MAX,
-    arrivals::Arrivals,
-    caps,
+    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr, Progress, SHARDS_MAX, caps,
     config::SecretsSink,
     entropy::randomness_from_os,
     gid_from_ip, interface, logging,
-    nic::{Engine, Nic, NicCounters, TX_BATCH, Tables},
+    nic::{Engine, Nic, TX_BATCH, Tables},
     path_events::{PathFeed, PathTap},
     paths_control::PathsControl,
     queue::{
@@ -21,13 +19,13 @@ use crate::{
     sync::lock,
 };
 use srd_core::{
-    EngineConfig, Time,
+    EngineConfig,
     config::{Integrity, RatePolicy},
     limits,
 };
 use srd_datapath::{Datapath, OpenError, UdpConfig, UdpDatapath, route};
 use srd_seal::Policy;
-use srd_wire::{AckBlock, OVERHEAD_BYTES};
+use srd_wire::OVERHEAD_BYTES;
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -204,22 +202,7 @@ fn nic_open(plan: &Plan, net: Net, warnings: &mut Vec<String>) -> Result<Nic, De
     let tap = PathTap(Arc::clone(&feed));
     let engine =
         Engine::new(engine, randomness_from_os()?, Nic::now(), tap).map_err(DeviceError::Config)?;
-    Ok(Nic {
-        engine,
-        feed,
-        net: net.datapath,
-        tables,
-        counters: NicCounters::default(),
-        ack: AckBlock::default(),
-        net_errno: 0,
-        turned_at: Time(0),
-        seal,
-        behind: false,
-        arrivals: Arrivals::default(),
-        share,
-        status: None,
-        paths: None,
-    })
+    Ok(Nic::new(engine, feed, net.datapath, tables, seal, share))
 }
 
 /// Takes a slot in the host's table, if that is wanted and possible.

@@ -94,6 +94,29 @@ impl Tables {
         }
     }
 
+    /// Copies a packet's payload, which has the length of `out`. False if its memory is gone.
+    #[inline]
+    fn copy_out(&self, payload: &Payload, out: &mut [u8]) -> bool {
+        if let Source::Wr(handle) = payload.source
+            && let Some(WrData::Inline(bytes)) = self.wr(handle).map(|slot| &slot.data)
+        {
+            let from = usize::try_from(payload.offset).unwrap_or(usize::MAX);
+            let Some(bytes) = bytes.get(from..).and_then(|rest| rest.get(..out.len())) else {
+                return false;
+            };
+            out.copy_from_slice(bytes);
+            return true;
+        }
+        let Some(parts) = self.gather(payload) else { return false };
+        let mut rest = out;
+        for part in &parts {
+            let Some((here, after)) = rest.split_at_mut_checked(part.len()) else { return false };
+            part.look(|bytes| here.copy_from_slice(bytes));
+            rest = after;
+        }
+        rest.is_empty()
+    }
+
     /// Carries out a placement. False if the memory is gone.
     #[inline]
     pub(crate) fn place(&self, placement: &Placement, payload: &[u8]) -> bool {
@@ -142,7 +165,7 @@ pub(crate) struct Emitter<'a> {
     pub counters: &'a mut NicCounters,
     pub seal: Option<&'a mut Sealing>,
     /// Room for the headers of a packet.
-    pub headers: [u8; HEADERS_BYTES_MAX],
+    pub headers: &'a mut [u8; HEADERS_BYTES_MAX],
 }
 
 /// Writes the checksum of a packet with referenced payload and `pad_len` zeros at its end into the
@@ -217,8 +240,50 @@ impl TxSink for Emitter<'_> {
 }
 
 impl Emitter<'_> {
-    /// Sends a packet as it is: headers, and payload by reference.
+    /// Sends a packet as it is.
+    #[inline]
     fn push_plain(&mut self, t: &Transmit<'_>) {
+        let payload_len = t.payload.as_ref().map_or(0, |payload| usize::from(payload.len));
+        let len = t.packet.headers_len() + payload_len;
+        if t.padded_len == 0 && len <= HEADERS_BYTES_MAX && self.net.tx_copies(len) {
+            self.push_short(t, len);
+        } else {
+            self.push_apart(t);
+        }
+    }
+
+    /// Sends a packet of `len` bytes that fits into the scratch for headers, in one piece.
+    fn push_short(&mut self, t: &Transmit<'_>, len: usize) {
+        let Some(datagram) = self.headers.get_mut(..len) else { return };
+        let at = emit(&t.packet, datagram);
+        let filled = match &t.payload {
+            None => true,
+            Some(payload) => self.tables.copy_out(payload, &mut datagram[at..]),
+        };
+        if !filled {
+            // A packet that is not sent counts as lost, which the engine recovers from.
+            self.counters.tx_refused += 1;
+            return;
+        }
+        if t.packet.header.flags.has(Flags::CHECKED) {
+            stamp(datagram);
+        }
+        self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
+        let packet = TxPacket {
+            dst: SocketAddr::new(t.dst.ip, t.dst.port),
+            path: t.path,
+            headers: datagram,
+            payload: &[],
+            padded_len: 0,
+            finish: None,
+        };
+        if self.net.tx_push(&packet).is_err() {
+            self.counters.tx_refused += 1;
+        }
+    }
+
+    /// Sends a packet as headers, and payload by reference.
+    fn push_apart(&mut self, t: &Transmit<'_>) {
         let parts = match &t.payload {
             None => Parts::new(),
             Some(payload) => match self.tables.gather(payload) {
@@ -231,7 +296,7 @@ impl Emitter<'_> {
             },
         };
         self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
-        let headers = &mut self.headers;
+        let headers = &mut *self.headers;
         let len = emit(&t.packet, headers);
         let plain_len = len + usize::from(t.packet.payload_len);
         let padded_len = usize::from(t.padded_len);
@@ -265,7 +330,8 @@ impl Emitter<'_> {
 mod tests {
     use super::*;
     use crate::mem::Memory;
-    use srd_core::{Access, PdId};
+    use crate::nic::WrSlot;
+    use srd_core::{Access, Opcode, PdId, Qpn, WrHandle};
     use std::sync::Arc;
 
     /// A region per length, and a list of pieces 4 bytes into each.
@@ -325,6 +391,38 @@ mod tests {
         }
         assert!(!scatter(&ra, &a, 15, &[1, 2]), "the list has 16 bytes");
         assert!(scatter(&ra, &a, 16, &[]));
+    }
+
+    /// Whether the data lies in pieces of regions or in the request, a copy in one piece holds the
+    /// same bytes as the parts do, and none that are not there.
+    #[test]
+    fn a_copy_in_one_piece_holds_what_the_parts_hold() {
+        let (regions, list) = pieces(&[5, 11]);
+        let data: Vec<u8> = (1..=16).collect();
+        assert!(scatter(&regions, &list, 0, &data));
+        let mut tables = Tables::new(IpAddr::from([127, 0, 0, 1]));
+        tables.regions = regions;
+        let inline = WrData::Inline(data.iter().copied().collect());
+        for data in [WrData::Pieces(list.into_iter().collect()), inline, WrData::Empty] {
+            let (qpn, op) = (Qpn(1), Opcode::Send);
+            tables.wrs.push(WrSlot { qpn, wr_id: 0, op, data, live: true });
+        }
+        for wr in 0..3 {
+            for (offset, len) in (0..=17).flat_map(|at| (0..=17).map(move |len| (at, len))) {
+                let source = Source::Wr(WrHandle(wr));
+                let payload = Payload { source, offset, len };
+                let mut copy = vec![0; len.into()];
+                let copied = tables.copy_out(&payload, &mut copy);
+                let parts = tables.gather(&payload);
+                assert_eq!(copied, parts.is_some(), "request {wr}: {len} bytes from {offset}");
+                if let Some(parts) = parts {
+                    assert_eq!(copy, bytes_of(&parts));
+                }
+            }
+        }
+        tables.wrs[1].live = false;
+        let source = Source::Wr(WrHandle(1));
+        assert!(!tables.copy_out(&Payload { source, offset: 0, len: 1 }, &mut [0]), "it has ended");
     }
 
     #[test]

@@ -48,8 +48,14 @@ impl fmt::Debug for Share {
 impl Nic {
     /// Writes this engine's state to the shared table where that is due, and passes what the table
     /// says to the engine. In nearly every turn nothing is due.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn share_turn(&mut self, now: Time) {
+        if self.share.is_some() {
+            self.share_exchange(now);
+        }
+    }
+
+    fn share_exchange(&mut self, now: Time) {
         let Self { engine, share, status, .. } = self;
         let Some(Share { member: Some(member), origin_ns, .. }) = share else { return };
         if let Some(engines) = member.granters(*origin_ns + now.0, engine.grants_wanted()) {

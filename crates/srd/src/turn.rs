@@ -12,7 +12,7 @@ use crate::{
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
 use srd_datapath::{RxBacklog, RxDatagram, RxReport, TooLong};
-use srd_wire::{HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
+use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
 /// Most batches received in one turn: bounds how long packets to be sent wait.
@@ -41,7 +41,7 @@ impl Nic {
         // While packets wait to be read, an acknowledgment may be among them: no timer may assume a
         // loss.
         let read_until = self.arrivals.note(before, now, &look);
-        let due = self.engine.next_timeout();
+        let due = self.engine_due(now, &look);
         if due <= now {
             self.engine.handle_timeout_unread(now, read_until);
         }
@@ -57,6 +57,15 @@ impl Nic {
         let done = posted + early + look.received + sent + delivered;
         self.status_turn(now, busy, shared.common.events.dropped());
         Turn { done, more: look.more || tx_more }
+    }
+
+    /// When the engine has something to do. After a turn that received packets its driver takes
+    /// another one, in which the program's answer may have been posted: timers are recalculated
+    /// then, once for the packets and the answer.
+    fn engine_due(&mut self, now: Time, look: &Look) -> Time {
+        let puts_off = look.received > 0 && !self.unsettled && self.engine.only_recalculates(now);
+        self.unsettled = puts_off;
+        if puts_off { Time::NEVER } else { self.engine.next_timeout() }
     }
 
     /// The part of a turn that transmits posted requests at once, without receiving.
@@ -175,17 +184,16 @@ impl Nic {
         if room == 0 || !self.net.tx_ready() {
             return (0, false);
         }
-        let Self { engine, net, tables, counters, seal, .. } = self;
+        let Self { engine, net, tables, counters, seal, headers, .. } = self;
         let mut seal = seal.as_deref_mut();
         if let Some(seal) = &mut seal {
             seal.batch_begin();
         }
-        let headers = [0; HEADERS_BYTES_MAX];
         let mut sink = Emitter { net: net.as_mut(), tables, counters, seal, headers };
         let n = engine.poll_transmit(now, room, &mut sink);
         if n > 0 {
             self.flush(shared);
-            self.engine.handover_note(Self::now().since(now));
+            self.engine.handover_note(|| Self::now().since(now));
         }
         (n, n == room)
     }

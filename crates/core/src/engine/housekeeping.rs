@@ -9,6 +9,7 @@ use crate::path::PathContext;
 use crate::peer::{Context, ContextState, Window};
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
+use crate::tuning::UNREAD_LOOK;
 use crate::tx::Silence;
 use core::net::IpAddr;
 use srd_wire::{Body, CloseCode};
@@ -49,6 +50,16 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn context_timer_fire(&mut self, now: Time, ci: Ctx) {
         if self.contexts.find(ci).is_none() {
+            return;
+        }
+        // Deadlines that move later leave the timer as it is, so that it often fires too early. A
+        // loss timer that is due and waits for unread packets has a deadline of up to `look`.
+        let at = self.context_deadline(now, ci);
+        let look = UNREAD_LOOK.of_span(self.shared.rx.unread);
+        if at > now + look {
+            if !planted!(TimerOnce) {
+                self.shared.timers.arm(TimerOf::Context(ci).number(), at);
+            }
             return;
         }
         if self.contexts.get(ci).win().is_some_and(|a| a.loss.is_deaf()) {

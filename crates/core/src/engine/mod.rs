@@ -197,13 +197,19 @@ impl<O: Observer> Engine<O> {
         self.slow_reads_end();
         self.host_crossing_tell(now);
         let mut out = Out { sink, left: max, sent: 0 };
-        // Peers decide how many handshake packets there are, so these take half of `max` at most.
-        self.emit_control(now, max.div_ceil(2), &mut out);
-        self.emit_acks(now, &mut out);
-        self.emit_probes(now, &mut out);
-        self.emit_closes(now, &mut out);
+        // While data flows, these queues are nearly always empty.
+        if !self.shared.out.has_only_rearms() {
+            // Peers decide how many handshake packets there are, so these take half of `max` at
+            // most.
+            self.emit_control(now, max.div_ceil(2), &mut out);
+            self.emit_acks(now, &mut out);
+            self.emit_probes(now, &mut out);
+            self.emit_closes(now, &mut out);
+        }
         self.emit_ready(now, &mut out);
-        self.emit_control(now, usize::MAX, &mut out);
+        if self.shared.out.has_control() {
+            self.emit_control(now, usize::MAX, &mut out);
+        }
         self.emit_strangers(now, &mut out);
         let sent = out.sent;
         debug_assert!(sent + out.left == max, "{sent} of {max} have left");
@@ -225,6 +231,16 @@ impl<O: Observer> Engine<O> {
         }
         let next = self.shared.timers.next().min(self.shared.rx.granter.next());
         if self.shared.out.has_ready() { next.min(self.shared.port.opens_at()) } else { next }
+    }
+
+    /// Whether all that [`Self::next_timeout`] asks for by `now` is to recalculate timers: nothing
+    /// is to be sent, and no timer is due. A driver that is certain to call again soon may leave
+    /// that for then, because what it does until then often changes the timers once more.
+    pub fn only_recalculates(&self, now: Time) -> bool {
+        let out = &self.shared.out;
+        let idle = out.has_rearms() && out.has_only_rearms() && !out.has_ready();
+        let telling = self.shared.rx.host.is_telling() || !self.strangers.is_empty();
+        idle && !telling && self.shared.timers.next().min(self.shared.rx.granter.next()) > now
     }
 
     /// Fires the timers with deadlines up to `now`, the earliest first. Every packet that has
@@ -268,12 +284,12 @@ impl<O: Observer> Engine<O> {
         self.grants_poll(now);
     }
 
-    /// Notes that packets from [`Self::poll_transmit`] reached the network card `took` after the
-    /// time that was given to that call. The engine adds the measured delay to what its timing
-    /// rules tolerate.
-    pub fn handover_note(&mut self, took: Span) {
+    /// Notes that packets from [`Self::poll_transmit`] have reached the network card, `took` after
+    /// the time that was given to that call. The engine adds the measured delay to what its timing
+    /// rules tolerate. `took` is called for the few calls that give a sample.
+    pub fn handover_note(&mut self, took: impl FnOnce() -> Span) {
         if self.noise.samples() {
-            self.noise.handover(took);
+            self.noise.handover(took());
             self.path_params.floors.noise_set(&self.noise);
         }
     }

@@ -62,6 +62,16 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.out.ready_push(self.ci);
     }
 
+    /// Queues the context for a turn after an acknowledgment, unless the turn would change nothing:
+    /// there is nothing to send, no wait for the pacer to leave, and none for credits to end.
+    #[inline]
+    pub fn ready_push_useful(&mut self) {
+        let waits = self.win.credit_waits() || self.way.waits.paced_first() == Some(self.ci);
+        if waits || self.win.has_to_send() {
+            self.ready_push();
+        }
+    }
+
     /// Queues the context for an update of its timer, which happens before the next look at the
     /// timers.
     #[inline]

@@ -140,6 +140,11 @@ impl Window {
     pub fn credit_set(&mut self, at: Time) {
         self.credit_at = at;
     }
+    /// Whether such a time is set.
+    #[inline(always)]
+    pub fn credit_waits(&self) -> bool {
+        self.credit_at != Time::NEVER
+    }
     /// Whether that time has come; true only once.
     pub fn credit_end(&mut self, now: Time) -> bool {
         let opened = self.credit_at <= now;

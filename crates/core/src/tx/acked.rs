@@ -277,7 +277,7 @@ impl<O: Observer> Lane<'_, O> {
         self.loss_detect();
         self.inflight_check();
         self.inflight_freed();
-        self.ready_push();
+        self.ready_push_useful();
         self.path_changes();
     }
 }

@@ -1,6 +1,6 @@
 //! Building packets from scoreboard entries: headers, numbers, piggybacked acknowledgments.
 
-use crate::api::{Opcode, Payload, Source, Status, Transmit, TxSink, WrHandle};
+use crate::api::{Opcode, Payload, SendRequest, Source, Status, Transmit, TxSink, WrHandle};
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::peer::Numbered;
@@ -124,26 +124,27 @@ impl<O: Observer> Lane<'_, O> {
         self.peer.header(self.now, self.shared.cfg.slot, kind, flags, &number)
     }
 
-    fn message_of(&self, wi: WrHandle) -> Message {
+    /// Request `wi`, and what its packets say of it.
+    #[inline(always)]
+    fn message_of(&self, wi: WrHandle) -> (Message, &SendRequest) {
         let w = self.objects.wrs.get(wi);
         debug_assert_eq!(w.ctx, self.ci, "a message to the peer of its context");
-        Message { src_qpn: w.qp.0, dst_qpn: w.wr.dst_qpn.0, qkey: w.wr.qkey, msg_id: w.msg_id }
+        let (src_qpn, dst_qpn) = (w.qp.0, w.wr.dst_qpn.0);
+        (Message { src_qpn, dst_qpn, qkey: w.wr.qkey, msg_id: w.msg_id }, &w.wr)
     }
 
     #[inline(always)]
     fn body_of(&self, e: &Entry) -> Body {
         match e.kind {
             Kind::Send => {
-                let (msg, w) =
-                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
+                let (msg, w) = self.message_of(e.request());
                 match w.op {
                     Opcode::SendImm => Body::SendImm(msg, w.imm),
                     _ => Body::Send(msg),
                 }
             }
             Kind::Write => {
-                let (msg, w) =
-                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
+                let (msg, w) = self.message_of(e.request());
                 let rdma = Rdma { rkey: w.rkey, raddr: w.raddr.wrapping_add(u64::from(e.off)) };
                 match w.op {
                     Opcode::WriteImm => Body::WriteImm { msg, rdma, msg_len: w.len, imm: w.imm },
@@ -151,14 +152,12 @@ impl<O: Observer> Lane<'_, O> {
                 }
             }
             Kind::ImmRetry => {
-                let (msg, w) =
-                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
+                let (msg, w) = self.message_of(e.request());
                 let rdma = Rdma { rkey: w.rkey, raddr: w.raddr };
                 Body::WriteImm { msg, rdma, msg_len: w.len, imm: w.imm }
             }
             Kind::ReadReq => {
-                let (msg, w) =
-                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
+                let (msg, w) = self.message_of(e.request());
                 Body::ReadReq(msg, ReadReq { rkey: w.rkey, raddr: w.raddr, len: w.len })
             }
             Kind::ReadResp | Kind::ReadError => {
@@ -200,7 +199,7 @@ impl<O: Observer> Lane<'_, O> {
         let w = *self.objects.wrs.get(wi);
         let len = w.wr.len as u16;
         debug_assert!(u32::from(len) == w.wr.len, "a datagram is one packet");
-        let msg = self.message_of(wi);
+        let (msg, _) = self.message_of(wi);
         let body = match w.wr.op {
             Opcode::SendImm => Body::UdImm(msg, w.wr.imm),
             _ => Body::Ud(msg),

@@ -364,7 +364,7 @@ impl SrdHost {
         let sends = !polled.0.is_empty();
         kernel.free_at = kernel.send(after, polled.0);
         if sends {
-            self.engine.handover_note(Span((kernel.free_at - now) / NS));
+            self.engine.handover_note(|| Span((kernel.free_at - now) / NS));
         }
         // The earliest time at which the card has room.
         let room = self.card_ps(waits.saturating_sub(CARD_BYTES_MAX / 2));
