@@ -86,6 +86,8 @@ impl CompletionQueue {
             reader: Mutex::default(),
             shards: AtomicU64::new(0),
             slots: CqSlots::new(init.depth),
+            pushed: AtomicU32::new(0),
+            popped: AtomicU32::new(0),
             armed: AtomicBool::new(false),
             channel: init.channel.map(|c| Arc::clone(c.core())),
             context: init.context,
@@ -307,12 +309,16 @@ impl CompletionQueue {
     /// Takes what has arrived.
     fn take(&self, out: &mut [WorkCompletion]) -> usize {
         let core = &self.0.core;
+        if !core.may_have() {
+            return 0;
+        }
         let mut reader = lock(&core.reader);
         // The engine is told first: a post that takes the slot must find it free in the engine,
         // too.
         let (n, mut freed) = reader.take(out);
         if n > 0 {
             core.slots.polled(n as u32);
+            core.popped_add(n as u32);
             drop(reader);
             while freed != 0 {
                 let shard = &self.0.device.shards()[freed.trailing_zeros() as usize];

@@ -97,6 +97,8 @@ pub(crate) struct CqSide {
     pub released: u32,
     /// Whether completions were put into the ring since the user was last notified.
     pub fresh: bool,
+    /// Whether other shards may complete into the queue at the same time.
+    pub among_others: bool,
 }
 
 /// The tables, separate from the engine so that both can be borrowed at once.
@@ -181,7 +183,14 @@ impl Tables {
         let (shard, released) = (shared.index, Arc::clone(&freed));
         lock(&core.reader).lane_add(Lane { shard, ring: consumer, released });
         core.shards.fetch_or(1 << shard, Ordering::Release);
-        *side = Some(CqSide { core: Arc::clone(core), ring, freed, released: 0, fresh: false });
+        *side = Some(CqSide {
+            core: Arc::clone(core),
+            ring,
+            freed,
+            released: 0,
+            fresh: false,
+            among_others: shared.common.is_sharded(),
+        });
     }
 
     /// Whether all the regions are still registered.

@@ -68,6 +68,13 @@ impl CqSide {
         // and posts that end without the engine hold a slot of their own.
         let pushed = self.ring.push(entry).is_ok();
         debug_assert!(pushed, "completion ring overrun");
+        if self.among_others {
+            self.core.pushed.fetch_add(1, Ordering::Release);
+        } else {
+            // Nobody else writes it, and this is quicker.
+            let pushed = self.core.pushed.load(Ordering::Relaxed);
+            self.core.pushed.store(pushed.wrapping_add(1), Ordering::Release);
+        }
         self.fresh = true;
     }
 }

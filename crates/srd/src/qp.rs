@@ -322,7 +322,12 @@ impl Nic {
         core.rq_slots.give(recvs);
         core.recv_cq.slots.give(recvs);
         for cq in [&core.send_cq, &core.recv_cq] {
-            let (engine, all) = lock(&cq.reader).purge(shard, qpn);
+            let (engine, all) = {
+                let mut reader = lock(&cq.reader);
+                let purged = reader.purge(shard, qpn);
+                cq.popped_add(purged.1);
+                purged
+            };
             self.engine.cq_release(cq.id, engine);
             cq.slots.give(all);
         }

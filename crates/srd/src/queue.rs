@@ -236,6 +236,11 @@ pub(crate) struct CqCore {
     pub shards: AtomicU64,
     /// Slots reserved for posts and for the engines.
     pub slots: CqSlots,
+    /// Completions put into the rings since creation, and taken out of them, both modulo 2^32: if
+    /// they are equal, a poll need not lock the reader. The first changes after the completion is
+    /// in its ring, the second under the reader's lock.
+    pub pushed: AtomicU32,
+    pub popped: AtomicU32,
     /// Whether the next completion sends an event to `channel`.
     pub armed: AtomicBool,
     pub channel: Option<Arc<ChannelCore>>,
@@ -262,6 +267,21 @@ pub(crate) struct QpCore {
     pub send_sges_max: usize,
     pub recv_sges_max: usize,
     pub inline_bytes_max: usize,
+}
+
+impl CqCore {
+    /// Notes that `n` completions were taken out of the ring. Only under the reader's lock.
+    #[inline]
+    pub(crate) fn popped_add(&self, n: u32) {
+        let popped = self.popped.load(Ordering::Relaxed);
+        self.popped.store(popped.wrapping_add(n), Ordering::Release);
+    }
+
+    /// Whether completions wait in the ring, or did so when this thread last saw it change.
+    #[inline]
+    pub(crate) fn may_have(&self) -> bool {
+        self.pushed.load(Ordering::Acquire) != self.popped.load(Ordering::Acquire)
+    }
 }
 
 impl QpCore {

@@ -14,6 +14,11 @@ const WAIT_NS_MAX: u64 = 10_000_000_000;
 
 /// Messages to request after a batch of `count` messages with this many datagrams and bytes.
 fn want_next(count: usize, datagrams: usize, bytes: usize) -> usize {
+    if datagrams <= 1 {
+        // The same without the divisions, which take as long as twenty other instructions each: one
+        // message is no longer than a quarter of the bytes.
+        return 2 * count + 1;
+    }
     let by_datagrams = BATCH_DATAGRAMS * count / datagrams.max(1);
     let by_bytes = BATCH_BYTES * count / bytes.max(1);
     (2 * count + 1).min(by_datagrams.min(by_bytes).max(1))

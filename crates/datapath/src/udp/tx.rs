@@ -228,7 +228,9 @@ impl TxQueue {
                 for part in &self.parts[packet.parts_at..][..packet.parts_len] {
                     self.ring.part_push(*part);
                 }
-                self.ring.part_push(Part::of_batch(&ZEROS[..packet.pad]));
+                if packet.pad > 0 {
+                    self.ring.part_push(Part::of_batch(&ZEROS[..packet.pad]));
+                }
                 (packets, bytes, next) = (packets + 1, bytes + packet.len, packet.next);
                 if packet.len < first.len {
                     break;
