@@ -295,7 +295,7 @@ pub struct Sysctl {
     pub without: Option<&'static str>,
 }
 
-/// Addresses, protocol and ports, as bits of `fib_multipath_hash_fields` (`ip-sysctl.rst` of Linux).
+/// Addresses, protocol and ports, as bits of `fib_multipath_hash_fields` (Linux's `ip-sysctl.rst`).
 const HASH_FIELDS: u32 = 0x0001 | 0x0002 | 0x0004 | 0x0010 | 0x0020;
 
 /// Sysctls of a node, to be set before it has interfaces.

@@ -201,7 +201,7 @@ pub(crate) fn of_hash(set: &PathSet, flow: u32) -> u8 {
     second = second.wrapping_mul(0x85EB_CA6B);
     second = (second ^ second >> 13).wrapping_mul(0xC2B2_AE35);
     second ^= second >> 16;
-    let k = (u64::from(second) * allowed as u64 >> 32) as usize;
+    let k = ((u64::from(second) * allowed as u64) >> 32) as usize;
     set.nth(k, |_, entry| !entry.is_denied()).unwrap_or(fixed as u8)
 }
 

@@ -1,4 +1,5 @@
-//! Choices when few paths are left, because the others are denied.
+//! Choices when few paths are left, because the others are denied, and what is told of paths that
+//! come back.
 
 use super::*;
 
@@ -56,4 +57,26 @@ fn ecmp_spreads_the_flows_of_denied_paths_and_moves_no_other() {
         let right = if kept.contains(&path) { fair / 2..fair * 3 / 2 } else { 0..1 };
         assert!(right.contains(&count), "path {path}: {count} of {all}, {fair} expected");
     }
+}
+
+/// A probe of full size that does not come back is told with the next one.
+#[test]
+fn a_path_that_carries_only_small_probes_is_told_to_be_retired_again() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(3, 10);
+    b.lose(3, LossRule::Timeout);
+    assert_eq!(change(&mut b), Some((3, "live", "retired")));
+    let probe = |b: &mut Bench| loop {
+        // The probes before must be paid for first.
+        b.now = b.context.probe_next();
+        if let Some(probe) = b.context.probe_poll(b.now, 4096) {
+            return probe.payload;
+        }
+    };
+    assert_eq!((probe(&mut b), change(&mut b)), (0, None));
+    b.wait_us(10);
+    b.echo(3, 10);
+    assert_eq!(change(&mut b), Some((3, "retired", "probing")));
+    assert_eq!((probe(&mut b), change(&mut b)), (4096, None));
+    assert_eq!((probe(&mut b), change(&mut b)), (0, Some((3, "probing", "retired"))));
 }
