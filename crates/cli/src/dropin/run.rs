@@ -54,9 +54,17 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
+const ENV_EXAMPLES: &str = "Examples:
+  eval \"$(srd env)\"           in a script, before the launcher
+  srd env --task-prolog         in Slurm's task prolog, whose output sets variables of the tasks";
+
 /// Arguments of `srd env`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = ENV_EXAMPLES)]
 pub struct EnvArgs {
+    /// Print values without quotes, as Slurm reads the output of a task prolog
+    #[arg(long)]
+    pub task_prolog: bool,
     /// Interfaces, hosts and libraries.
     #[command(flatten)]
     pub launch: LaunchArgs,
@@ -71,10 +79,21 @@ pub fn print_env(args: &EnvArgs) -> Result {
     // The programs that the shell starts read the host files.
     files.into_iter().for_each(HostFiles::keep);
     for (name, value) in variables {
-        let quoted = value.to_string_lossy().replace('\'', r"'\''");
-        output::line(&format!("export {name}='{quoted}'"))?;
+        output::line(&export_line(&name, &value.to_string_lossy(), args.task_prolog)?)?;
     }
     Ok(())
+}
+
+/// The line that sets a variable: for a shell, or for Slurm, which takes the rest of the line as it
+/// is.
+fn export_line(name: &str, value: &str, task_prolog: bool) -> Result<String> {
+    if !task_prolog {
+        return Ok(format!("export {name}='{}'", value.replace('\'', r"'\''")));
+    }
+    if value.contains('\n') {
+        return Err(Failure::new(format!("{name}: a task prolog cannot set values of two lines")));
+    }
+    Ok(format!("export {name}={value}"))
 }
 
 /// Runs a program, and checks that it used SRD.
@@ -186,6 +205,14 @@ mod tests {
     fn exit_codes_are_those_of_shells() {
         assert_eq!(code_of(ExitStatus::from_raw(3 << 8)), 3);
         assert_eq!(code_of(ExitStatus::from_raw(9)), 137);
+    }
+
+    #[test]
+    fn variables_are_quoted_for_shells_and_not_for_slurm() {
+        let line = |task_prolog| export_line("A", "it's; b", task_prolog).unwrap();
+        assert_eq!(line(false), r"export A='it'\''s; b'");
+        assert_eq!(line(true), "export A=it's; b");
+        assert!(export_line("A", "1\n2", true).is_err() && export_line("A", "1\n2", false).is_ok());
     }
 
     #[test]
