@@ -69,6 +69,11 @@ impl Fabric {
         Ok(fabric)
     }
 
+    /// Folder of the tool, and that of the drop-in libraries.
+    pub fn installed_in(&self) -> (&Path, &Path) {
+        (self.srd.parent().unwrap_or(Path::new("/")), &self.verbs)
+    }
+
     /// The key file of sealed runs.
     pub fn key(&self) -> PathBuf {
         self.folder.join("keys")
@@ -204,8 +209,8 @@ impl Fabric {
         )
     }
 
-    /// A command on a host, with a time limit in seconds.
-    fn on_plain(&self, node: &str, seconds: u32, line: &str) -> Command {
+    /// A command on a host, not under `srd run`, with a time limit in seconds.
+    pub fn on_plain(&self, node: &str, seconds: u32, line: &str) -> Command {
         let script = format!("hostname {node}; exec timeout -k 5 {seconds} {line}");
         // Not at raised priority: MPI's daemons on other hosts run in their own sessions, whose
         // ranks would get no CPU time while raised ones spin.
@@ -458,7 +463,7 @@ fn received(line: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-fn said(out: std::io::Result<std::process::Output>) -> Result<Said> {
+pub fn said(out: std::io::Result<std::process::Output>) -> Result<Said> {
     let out = out.map_err(|e| format!("cannot run: {e}"))?;
     let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&out.stderr));

@@ -7,12 +7,14 @@ mod fabric;
 mod fabtests;
 mod hpcc;
 mod impi;
+mod kubernetes;
 mod mpi4py;
 mod openfoam;
 mod pyverbs;
 mod rails;
 mod sealed;
 mod share;
+mod slurm;
 mod suite;
 mod wheel;
 
@@ -207,6 +209,8 @@ fn rows_of(wanted: &Wanted, cases: Vec<&Case>, fabric: &Fabric) -> Vec<Row> {
     if !wanted.short && !wanted.apps {
         rows.extend(wheel_rows(fabric, only, given.wheel.as_deref()));
         rows.extend(impi_rows(fabric, only, given.impi.as_deref()));
+        rows.extend(slurm_rows(fabric, only));
+        rows.extend(kubernetes_rows(fabric, only));
         // The table of mpi4py's tests in the document is that of a run without a seal.
         let update = wanted.update && !wanted.sealed;
         rows.extend(mpi4py_rows(fabric, only, given.mpi4py.as_deref(), update));
@@ -256,6 +260,36 @@ fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<
         None => Err("name a virtual environment with --impi DIR".to_owned()),
     };
     job_rows(fabric, only, "Intel MPI (wheel)", &found, jobs)
+}
+
+/// Runs MPI programs by Slurm, if it is installed and may run here. Its own messages are not
+/// sealed.
+fn slurm_rows(fabric: &Fabric, only: Option<&str>) -> Vec<Row> {
+    if fabric.is_sealed() {
+        return Vec::new();
+    }
+    let jobs: [(&str, Job); 2] = [
+        ("Slurm: `srun --mpi=pmix`, 2 ranks on 2 nodes, by the task prolog", Box::new(slurm::srun)),
+        ("Slurm: `sbatch` and `mpirun`, 2 ranks on 2 nodes", Box::new(slurm::sbatch)),
+    ];
+    let jobs = jobs.into_iter().map(|(name, job)| (name.to_owned(), job)).collect();
+    let found = slurm::version().map(|version| (version, fabric.folder()));
+    job_rows(fabric, only, "Slurm", &found, jobs)
+}
+
+/// Validates the manifests for Kubernetes, if the schemas can be had.
+fn kubernetes_rows(fabric: &Fabric, only: Option<&str>) -> Vec<Row> {
+    let name = "Kubernetes: the manifests of docs/clusters by the schemas, and what they copy";
+    if fabric.is_sealed() || only.is_some_and(|word| !name.contains(word)) {
+        return Vec::new();
+    }
+    let began = Instant::now();
+    let outcome = match kubernetes::environment(fabric.folder()) {
+        Ok(bin) => seen(fabric, false, || kubernetes::run(fabric, &bin)),
+        Err(why) => Outcome::Skipped(why),
+    };
+    report(name, began, &outcome);
+    vec![("this project".to_owned(), name.to_owned(), outcome)]
 }
 
 /// Runs the selected jobs with the version and folder in `found`, or reports why they cannot run.
