@@ -520,7 +520,8 @@ impl Device {
     /// Takes one turn of each engine: takes posts, receives, sends, delivers completions. Returns
     /// whether anything was done. Does nothing while another thread drives the engine.
     ///
-    /// Needed with [`Progress::Caller`](crate::Progress::Caller); allowed if a thread of the device drives the engine.
+    /// Needed with [`Progress::Caller`](crate::Progress::Caller); allowed if a thread of the device
+    /// drives the engine.
     ///
     /// # Errors
     /// In a child of `fork`, or when the device is shut down.
