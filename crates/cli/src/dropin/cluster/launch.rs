@@ -28,6 +28,8 @@ const FOREIGN_LINES_MAX: usize = 200;
 const ERRORS_BYTES_MAX: usize = 8 << 10;
 /// Time for a member to end after its last question.
 const END_MAX: Duration = Duration::from_secs(2);
+/// Time for the error output of a member that has ended to arrive.
+const WORDS_MAX: Duration = Duration::from_secs(1);
 /// Interval at which a wait checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Exit code of shells for a program that does not exist.
@@ -159,6 +161,8 @@ pub struct Remote {
     questions: Option<ChildStdin>,
     lines: Receiver<String>,
     errors: Arc<Mutex<String>>,
+    /// Disconnected when the error output has ended.
+    errors_open: Receiver<()>,
 }
 
 impl Remote {
@@ -168,9 +172,11 @@ impl Remote {
             thread::spawn(move || lines_of(out, |line| tell.send(line).is_ok()));
         }
         let errors = Arc::new(Mutex::new(String::new()));
+        let (open, errors_open) = mpsc::channel();
         if let Some(err) = child.stderr.take() {
             let errors = Arc::clone(&errors);
             thread::spawn(move || {
+                let _open: mpsc::Sender<()> = open;
                 lines_of(err, |line| {
                     let mut kept = errors.lock().unwrap_or_else(PoisonError::into_inner);
                     if kept.len() + line.len() < ERRORS_BYTES_MAX {
@@ -181,7 +187,7 @@ impl Remote {
                 });
             });
         }
-        Self { questions: child.stdin.take(), child, lines, errors }
+        Self { questions: child.stdin.take(), child, lines, errors, errors_open }
     }
 
     /// The next line.
@@ -258,6 +264,8 @@ impl Remote {
 
     /// What it wrote on its error output: the tool's own line, else the last one.
     fn last_words(&self) -> String {
+        // What it wrote before it ended may still be in the pipe.
+        let _ = self.errors_open.recv_timeout(WORDS_MAX);
         let said = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = || said.lines().map(plain).filter(|line| !line.is_empty());
         let own = lines().find(|line| line.starts_with("error: ") || line.starts_with("srd: "));
