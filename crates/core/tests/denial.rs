@@ -171,8 +171,8 @@ fn a_retired_path_that_was_denied_is_probed_when_it_is_allowed() {
     assert!(matches!(stats(&p, 0)[2].state, "live" | "penalised"), "{:?}", stats(&p, 0)[2]);
 }
 
-/// An operator asks for probes, of a peer that was active just now: each path in use carries one packet and
-/// tells whether it came back, and a denied one carries none.
+/// An operator asks for probes, of a peer that was active just now: each path in use carries one
+/// packet and tells whether it came back, and a denied one carries none.
 #[test]
 fn an_ordered_probe_takes_each_path_in_use() {
     let mut p = pair(11, PathPolicy::Srd, 8);
