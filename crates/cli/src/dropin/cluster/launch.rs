@@ -269,7 +269,7 @@ impl Remote {
         let said = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = || said.lines().map(plain).filter(|line| !line.is_empty());
         let own = lines().find(|line| line.starts_with("error: ") || line.starts_with("srd: "));
-        own.or_else(|| lines().last()).unwrap_or_else(|| "it ended without a word".into())
+        own.or_else(|| lines().next_back()).unwrap_or_else(|| "it ended without a word".into())
     }
 }
 
