@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the distribution, as in file names.
 const NAME: &str = "software_srd";
-/// Most bytes of the file.
-const BYTES_MAX: u64 = 17_000_000;
+/// Most bytes of the file: what it has, and a little more. The goal of 15,000,000 held before the
+/// Python module was in it.
+const BYTES_MAX: u64 = 16_300_000;
 /// Libraries that PEP 600 lets a wheel expect from every system, as far as they are used here.
 const EXPECTED: [&str; 7] = [
     "libc.so.6",
