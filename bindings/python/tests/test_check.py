@@ -1,19 +1,17 @@
 """Seeds of the fault checker on executors."""
 
-import concurrent.futures
 import importlib.util
 import json
-import multiprocessing
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 from unittest import mock
 
+import executors
 import srd
 from srd import check
 
@@ -44,10 +42,7 @@ sys.exit(done.returncode)
 
 def _killed_once(*job):
     """A job whose worker is killed the first time."""
-    marker = os.environ["SRD_TEST_MARKER"]
-    if not os.path.exists(marker):
-        pathlib.Path(marker).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+    executors.die_once()
     return JOB(*job)
 
 
@@ -55,14 +50,6 @@ def _fails_for_the_second(first, *more):
     if first == FIRST + 20:
         raise OSError("no memory")
     return JOB(first, *more)
-
-
-def _forked():
-    return concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork"))
-
-
-def _threads():
-    return concurrent.futures.ThreadPoolExecutor(2)
 
 
 class Seeds(unittest.TestCase):
@@ -79,7 +66,7 @@ class Seeds(unittest.TestCase):
         cls.tool = json.loads(srd._tool.required("--json", *line))
 
     def test_every_executor_gives_what_the_tool_gives(self):
-        for executor in [None, _forked, _threads]:
+        for executor in [None, executors.forked, executors.threads]:
             told = []
             report = check.seeds(
                 FIRST, 50, batch=20, executor=executor, progress=lambda *n: told.append(n)
@@ -93,22 +80,15 @@ class Seeds(unittest.TestCase):
             self.assertGreater(report.counters["packets"], 1_000)
             self.assertEqual([n for _, n in told], [50] * 3)
             self.assertEqual(sorted(told)[-1], (50, 50))
-        other = check.seeds(FIRST + 1, 50, executor=_threads)
+        other = check.seeds(FIRST + 1, 50, executor=executors.threads)
         self.assertNotEqual(other.hash, report.hash)
 
     def sums(self):
         return self.tool["counters"], self.tool["worlds"]
 
     def test_dask_gives_the_same(self):
-        try:
-            import distributed
-        except ImportError:
-            self.skipTest("Dask is not installed: pip install distributed")
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster:
-            with distributed.Client(cluster) as client:
-                report = check.seeds(FIRST, 50, batch=10, executor=client.get_executor())
+        with executors.dask(self) as dask:
+            report = check.seeds(FIRST, 50, batch=10, executor=dask)
         self.assertEqual(report.hash, self.tool["hash"])
 
     def test_mpi_gives_the_same(self):
@@ -148,13 +128,13 @@ class Seeds(unittest.TestCase):
         marker = self.folder / "marker"
         os.environ["SRD_TEST_MARKER"] = str(marker)
         check._job = _killed_once
-        report = check.seeds(FIRST, 50, batch=10, executor=_forked)
+        report = check.seeds(FIRST, 50, batch=10, executor=executors.forked)
         self.assertTrue(marker.exists())
         self.assertEqual((report.hash, report.seeds), (self.tool["hash"], 50))
 
     def test_what_was_done_is_kept_and_not_run_again(self):
         keep = self.folder / "kept"
-        options = {"batch": 20, "keep": keep, "executor": _forked}
+        options = {"batch": 20, "keep": keep, "executor": executors.forked}
         check._job = _fails_for_the_second
         with self.assertRaisesRegex(
             check.SeedsFailed, f"seeds {FIRST + 20} to {FIRST + 39}: no memory.* has 30 worlds"
@@ -184,7 +164,7 @@ class Seeds(unittest.TestCase):
         broken.write_text(text)
         broken.chmod(0o755)
         with mock.patch("srd._tool.path", lambda: str(broken)):
-            report = check.seeds(FIRST, 50, batch=25, executor=_threads)
+            report = check.seeds(FIRST, 50, batch=25, executor=executors.threads)
         self.assertFalse(report.ok)
         self.assertEqual(report.seeds, 50)
         self.assertEqual(
@@ -200,7 +180,7 @@ class Seeds(unittest.TestCase):
         self.assertGreater(sum(report.worlds.values()), sum(self.sums()[1].values()) * 0.8)
 
     def test_a_class_of_faults_is_chosen(self):
-        report = check.seeds(FIRST, 60, with_class="Restart", executor=_threads)
+        report = check.seeds(FIRST, 60, with_class="Restart", executor=executors.threads)
         self.assertGreater(report.worlds["Restart"], 0)
         self.assertEqual(report.worlds["Restart"], report.seeds)
         self.assertLess(report.seeds, 60)
@@ -215,7 +195,7 @@ class Seeds(unittest.TestCase):
         stopped.chmod(0o755)
         with mock.patch("srd._tool.path", lambda: str(stopped)):
             with self.assertRaisesRegex(check.SeedsFailed, "was stopped"):
-                check.seeds(FIRST, 50, executor=_threads)
+                check.seeds(FIRST, 50, executor=executors.threads)
 
     def test_errors_name_the_fix(self):
         for wrong, text in [
@@ -227,7 +207,7 @@ class Seeds(unittest.TestCase):
             with self.subTest(wrong), self.assertRaisesRegex(srd.SpecError, text):
                 check.seeds(**{"first": FIRST, "count": 1, **wrong})
         with self.assertRaisesRegex(check.SeedsFailed, "no such class; there are: Loss"):
-            check.seeds(FIRST, 1, with_class="Nothing", executor=_threads)
+            check.seeds(FIRST, 1, with_class="Nothing", executor=executors.threads)
 
 
 if __name__ == "__main__":

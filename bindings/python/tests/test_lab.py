@@ -1,15 +1,14 @@
 """The lab in Python: results, errors, sweeps on executors."""
 
 import concurrent.futures
-import multiprocessing
 import os
 import pathlib
 import pickle
-import signal
 import tempfile
 import unittest
 from unittest import mock
 
+import executors
 import srd
 from srd import lab
 
@@ -23,10 +22,7 @@ def _smallest() -> str:
 
 def _killed_once(*job):
     """A job whose worker is killed the first time."""
-    marker = os.environ["SRD_TEST_MARKER"]
-    if not os.path.exists(marker):
-        pathlib.Path(marker).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+    executors.die_once()
     return JOB(*job)
 
 
@@ -37,14 +33,6 @@ def _fails_for_seed_2(spec, at, seed, *more):
 
 
 JOB = lab._job
-
-
-def _threads():
-    return concurrent.futures.ThreadPoolExecutor(2)
-
-
-def _forked():
-    return concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork"))
 
 
 class Lab(unittest.TestCase):
@@ -141,7 +129,7 @@ class Sweep(unittest.TestCase):
         self.addCleanup(setattr, lab, "_job", JOB)
 
     def test_every_executor_gives_the_same(self):
-        for executor in [None, _forked, _threads]:
+        for executor in [None, executors.forked, executors.threads]:
             told = []
             results = lab.sweep(
                 [_smallest()], executor=executor, **self.OPTIONS, progress=lambda *n: told.append(n)
@@ -155,21 +143,14 @@ class Sweep(unittest.TestCase):
             )
 
     def test_dask_gives_the_same(self):
-        try:
-            import distributed
-        except ImportError:
-            self.skipTest("Dask is not installed: pip install distributed")
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster:
-            with distributed.Client(cluster) as client:
-                results = lab.sweep(_smallest(), executor=client.get_executor(), **self.OPTIONS)
+        with executors.dask(self) as dask:
+            results = lab.sweep(_smallest(), executor=dask, **self.OPTIONS)
         self.assertEqual(results.hash, self.here.hash)
 
     def test_groups_of_flows_are_cases_of_their_own(self):
         here = lab.run("coexist", quick=True, seeds=2, case=self.mixed_case())
         self.assertGreater(len({row["case"] for row in here}), 1)
-        there = lab.sweep("coexist", executor=_forked, quick=True, seeds=2, case=self.mixed_case())
+        there = lab.sweep("coexist", executor=executors.forked, quick=True, seeds=2, case=self.mixed_case())
         self.assertEqual(there.csv, here.csv)
 
     @staticmethod
@@ -182,7 +163,7 @@ class Sweep(unittest.TestCase):
         marker = self.folder / "marker"
         os.environ["SRD_TEST_MARKER"] = str(marker)
         lab._job = _killed_once
-        results = lab.sweep(_smallest(), executor=_forked, **self.OPTIONS)
+        results = lab.sweep(_smallest(), executor=executors.forked, **self.OPTIONS)
         self.assertTrue(marker.exists())
         self.assertEqual(results.hash, self.here.hash)
 
@@ -192,14 +173,14 @@ class Sweep(unittest.TestCase):
         with self.assertRaisesRegex(
             lab.SweepFailed, "2 runs of the sweep failed.*seed 2.*no memory"
         ) as caught:
-            lab.sweep(_smallest(), executor=_forked, keep=keep, **self.OPTIONS)
+            lab.sweep(_smallest(), executor=executors.forked, keep=keep, **self.OPTIONS)
         self.assertEqual(caught.exception.results.column("seed"), [1, 1])
         with open(keep, "a") as file:
             file.write('{"run": "cut')
         lab._job = JOB
         told = []
         options = {**self.OPTIONS, "keep": keep, "progress": lambda *n: told.append(n)}
-        results = lab.sweep(_smallest(), executor=_forked, **options)
+        results = lab.sweep(_smallest(), executor=executors.forked, **options)
         self.assertEqual(results.hash, self.here.hash)
         self.assertEqual(told, [(3, 4), (4, 4)])
         again = lab.sweep(_smallest(), executor=lambda: self.fail("nothing is left"), **options)
@@ -215,7 +196,7 @@ class Sweep(unittest.TestCase):
         def sweep():
             told.clear()
             options = {**self.OPTIONS, "keep": keep, "progress": lambda *n: told.append(n)}
-            results = lab.sweep(_smallest(), executor=_threads, **options)
+            results = lab.sweep(_smallest(), executor=executors.threads, **options)
             self.assertEqual(results.hash, self.here.hash)
             return len(told)
 
