@@ -150,7 +150,8 @@ class Sweep(unittest.TestCase):
     def test_groups_of_flows_are_cases_of_their_own(self):
         here = lab.run("coexist", quick=True, seeds=2, case=self.mixed_case())
         self.assertGreater(len({row["case"] for row in here}), 1)
-        there = lab.sweep("coexist", executor=executors.forked, quick=True, seeds=2, case=self.mixed_case())
+        options = {"quick": True, "seeds": 2, "case": self.mixed_case()}
+        there = lab.sweep("coexist", executor=executors.forked, **options)
         self.assertEqual(there.csv, here.csv)
 
     @staticmethod
