@@ -7,7 +7,7 @@
 use crate::{
     Result,
     args::Args,
-    process::{self, command, output, run},
+    process::{self, cargo, command, output, run},
     tools,
 };
 use std::{collections::BTreeMap, fs, path::Path};
@@ -16,6 +16,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 const TABLE: &str = "bench/instructions/table.csv";
 /// The programs of `bench/instructions`: the core alone, and a device.
 const PROGRAMS: [&str; 2] = ["srd-bench", "srd-bench-device"];
+/// Variables by which `.ci/run` has other programs built without link-time optimization.
+const PROFILE: [&str; 2] = ["CARGO_PROFILE_RELEASE_LTO", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS"];
 /// First line of the file.
 const TITLE: &str = "scenario,instructions_per_operation";
 /// Largest accepted growth in percent.
@@ -41,8 +43,7 @@ pub fn compare(update: bool) -> Result {
     };
     let mut new = Table::new();
     for name in PROGRAMS {
-        let program = tools::build_release("srd-bench", name)?;
-        let program = program.to_string_lossy().into_owned();
+        let program = build(name)?;
         for line in output(&mut command(&program, &["scenarios"]))?.lines() {
             let scenario = Scenario::parse(line)?;
             let once = count(&program, &scenario, scenario.operations)?;
@@ -67,6 +68,16 @@ pub fn compare(update: bool) -> Result {
     Err("instruction counts differ from the table; if this is intended, run \
          `cargo xtask bench-instructions --update` and explain the change in the commit"
         .into())
+}
+
+/// Builds a program as it is shipped, whatever the environment says of the release profile.
+fn build(name: &str) -> Result<String> {
+    let mut c = cargo(&["build", "--release", "-p", "srd-bench", "--bin", name]);
+    for variable in PROFILE {
+        c.env_remove(variable);
+    }
+    run(&mut c)?;
+    Ok(process::target_dir().join("release").join(name).to_string_lossy().into_owned())
 }
 
 /// `bench-core [--seconds N]`.

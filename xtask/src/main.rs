@@ -59,8 +59,9 @@ Runs
                                scientific applications (OpenFOAM, hpcc, LAMMPS) on that fabric,
                                over SRD and over TCP in turns
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
-                               (--checksum, --sealed: only the section about the cost of the
-                               checksum, or about sealing beside TLS and QUIC)
+                               (--checksum, --sealed, --peers: only the section about the cost of
+                               the checksum, about sealing beside TLS and QUIC, or about other
+                               transports and libraries)
   mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
                                Open MPI over SRD beside Open MPI over TCP; writes its section of
                                docs/performance.md

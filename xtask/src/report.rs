@@ -4,7 +4,7 @@ use crate::{
     Result,
     args::Args,
     process::{cargo, command, root, run},
-    tools,
+    tools, verbs,
 };
 
 /// Builds the measured programs, and passes the options on.
@@ -13,7 +13,15 @@ pub fn run_command(args: &mut Args) -> Result {
     tools::ensure(&["cc"])?;
     // The raw UDP program, which the results are compared with.
     run(&mut cargo(&["build", "--release", "-p", "srd-datapath", "--example", "raw"]))?;
-    if options.iter().any(|o| o == "--sealed" || o.starts_with("tls-") || o.starts_with("quic-")) {
+    if options.iter().any(|o| o == "--peers") {
+        // Programs for libfabric run over SRD by these.
+        tools::build_release("srd-cli", "srd")?;
+        verbs::build(None)?;
+    }
+    let secure = |o: &String| {
+        o == "--sealed" || o == "--peers" || o.starts_with("tls-") || o.starts_with("quic-")
+    };
+    if options.iter().any(secure) {
         let manifest = root().join("bench/secure/Cargo.toml");
         let manifest = manifest.to_string_lossy();
         run(&mut cargo(&["build", "--release", "--manifest-path", &manifest]))?;

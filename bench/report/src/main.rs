@@ -2,6 +2,7 @@
 //! `docs/performance.md`. `cargo xtask report` builds everything and starts this.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod checksum;
 mod end;
 mod figures;
@@ -30,6 +31,7 @@ cargo xtask report [OPTIONS]    measures, and writes docs/performance.md
   --quick         one round of half a second, printed instead of written
   --checksum      only the rows about the checksum; rewrites only their section of the page
   --sealed        only the rows about sealing, TLS and QUIC; rewrites only their section
+  --peers         only the rows beside libfabric, UCX and QUIC; rewrites only their section
   --row NAME      only this row, with the complete output of both ends; writes no file
   --out FILE      write this file instead
 
@@ -43,6 +45,8 @@ struct Args {
     checksum: bool,
     /// Measure only the rows about sealing.
     sealed: bool,
+    /// Measure only the rows beside other transports.
+    peers: bool,
     out: Option<PathBuf>,
 }
 
@@ -55,7 +59,9 @@ impl Args {
         let quick = args.iter().any(|a| a == "--quick");
         let checksum = args.iter().any(|a| a == "--checksum");
         let sealed = args.iter().any(|a| a == "--sealed");
-        let flag = |a: &String| ["--quick", "--checksum", "--sealed"].contains(&a.as_str());
+        let peers = args.iter().any(|a| a == "--peers");
+        let flags = ["--quick", "--checksum", "--sealed", "--peers"];
+        let flag = |a: &String| flags.contains(&a.as_str());
         let mut o = options::Options::new(args.into_iter().filter(|a| !flag(a)))?;
         let row = o.get::<String>("row")?.map(|name| rows::Row::named(&name)).transpose()?;
         let few = quick || row.is_some();
@@ -65,13 +71,14 @@ impl Args {
         };
         let file = o.get("out")?.or_else(|| (!few).then(|| "docs/performance.md".into()));
         o.end()?;
-        if [checksum, sealed, row.is_some()].into_iter().filter(|&given| given).count() > 1 {
-            return Err("--checksum, --sealed and --row each select rows: give one of them".into());
+        let parts = [checksum, sealed, peers, row.is_some()];
+        if parts.into_iter().filter(|&given| given).count() > 1 {
+            return Err("--checksum, --sealed, --peers and --row each select rows: give one".into());
         }
         if plan.runs == 0 || !(0.1..=10.0).contains(&plan.seconds) {
             return Err("--runs must be at least 1, --seconds from 0.1 to 10".into());
         }
-        Ok(Some(Self { plan, row, checksum, sealed, out: file }))
+        Ok(Some(Self { plan, row, checksum, sealed, peers, out: file }))
     }
 }
 
@@ -97,6 +104,12 @@ fn report(args: Vec<String>) -> Result<()> {
             None => part,
             Some(file) => sealed::put(&std::fs::read_to_string(file)?, &part),
         }
+    } else if args.peers {
+        let part = beside::part(args.plan)?;
+        match &args.out {
+            None => part,
+            Some(file) => beside::put(&std::fs::read_to_string(file)?, &part),
+        }
     } else {
         let page = page::page(&measure::all(args.plan)?)?;
         page + &args.out.as_deref().map_or_else(String::new, kept)
@@ -112,11 +125,12 @@ fn report(args: Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The sections of the old page that other commands generate (`cargo xtask report --sealed`, `cargo
-/// xtask mpi-figures`); they are the last.
+/// The sections of the old page that other commands generate (`cargo xtask report --sealed` and
+/// `--peers`, `cargo xtask mpi-figures`); they are the last.
 fn kept(file: &std::path::Path) -> String {
     let old = std::fs::read_to_string(file).unwrap_or_default();
-    let first = [sealed::BEGIN, KEPT_FROM].iter().filter_map(|mark| old.find(mark)).min();
+    let first =
+        [beside::BEGIN, sealed::BEGIN, KEPT_FROM].iter().filter_map(|mark| old.find(mark)).min();
     first.map_or_else(String::new, |at| format!("\n{}", &old[at..]))
 }
 

@@ -148,7 +148,7 @@ fn link_check(net: &Net) -> Result<String> {
 }
 
 /// Load average of the last minute.
-fn load() -> Result<f64> {
+pub fn load() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)
 }

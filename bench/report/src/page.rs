@@ -59,6 +59,20 @@ pub fn wrapped(text: &str) -> String {
     out
 }
 
+/// Replaces the section between `marks` in the page by `part`, or puts it before the first of the
+/// sections that begin with `followers`.
+pub fn put(page: &str, part: &str, marks: [&str; 2], followers: &[&str]) -> String {
+    let replaced = page.split_once(marks[0]).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(marks[1])?;
+        Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
+    });
+    let next = || followers.iter().filter_map(|mark| page.find(mark)).min();
+    replaced.unwrap_or_else(|| match next() {
+        Some(at) => format!("{}{part}\n{}", &page[..at], &page[at..]),
+        None => format!("{page}\n{part}"),
+    })
+}
+
 pub fn file(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }

@@ -219,14 +219,7 @@ fn costs(m: &Measured, out: &mut String) -> Result<()> {
 /// Replaces this section in the page, or puts it before the one that another command makes, which
 /// is the last.
 pub fn put(page: &str, part: &str) -> String {
-    let replaced = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
-    });
-    replaced.unwrap_or_else(|| match page.find(KEPT_FROM) {
-        Some(at) => format!("{}{part}\n{}", &page[..at], &page[at..]),
-        None => format!("{page}\n{part}"),
-    })
+    page::put(page, part, [BEGIN, END], &[KEPT_FROM])
 }
 
 #[cfg(test)]
