@@ -12,6 +12,7 @@ mod bytes;
 mod checksum;
 mod header;
 mod packet;
+mod zeros;
 
 pub use ack::{
     ACK_BYTES_MAX, ACK_ECHO_BYTES, ACK_ECHOES_MAX, ACK_FIXED_BYTES, ACK_MASK_BITS,
