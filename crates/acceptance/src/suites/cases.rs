@@ -2,7 +2,7 @@
 
 use super::{
     application,
-    fabric::{Fabric, Said},
+    fabric::{Fabric, Said, Shell},
     hpcc, openfoam, rails, sealed,
 };
 use crate::{
@@ -342,18 +342,12 @@ fn places(f: &Fabric) -> Result<String> {
 
 /// Ranks start only if the variables of `srd run`, of the caller and of `-x` have reached them.
 fn mpi_bare(f: &Fabric) -> Result<String> {
-    let program = format!(
-        "sh -c '[ \"$SRD_PATHS,$GIVEN,$FI_PROVIDER\" = 16,by-x,efa ] && exec {} 65536; \
-         echo \"got $SRD_PATHS,$GIVEN,$FI_PROVIDER\"; exit 1'",
-        program(f)
-    );
-    let variables = [("SRD_PATHS", "16"), ("GIVEN", "by-x")];
-    let said = f.mpi_bare(60, &variables, "-x GIVEN", &program)?;
+    let said = f.mpi_bare(60, &Shell::Bare.rank(&format!("{} 65536", program(f))))?;
     let remark = checked(&said)?;
-    if said.text.contains("WARNING") || !remark.ends_with(" 16 paths") {
-        return Err(format!("{remark}; {}", said.tail()));
+    match said.text.contains("WARNING") {
+        true => Err(format!("{remark}; {}", said.tail())),
+        false => Shell::Bare.heeded(remark),
     }
-    Ok(remark)
 }
 
 /// Runs a program while faults are injected, each some milliseconds after the previous one.

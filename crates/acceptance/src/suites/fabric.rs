@@ -161,25 +161,26 @@ impl Fabric {
         Ok(path)
     }
 
-    /// Runs an MPI program with a rank on each of two hosts, whose remote shell passes no variable
-    /// on. `options` are those of `mpirun`, `variables` those of the caller.
+    /// Runs an MPI program with a rank on each of two hosts, by [`Shell::Bare`].
     ///
     /// # Errors
     /// The launcher cannot be started.
-    pub fn mpi_bare(
-        &self,
-        seconds: u32,
-        variables: &[(&str, &str)],
-        options: &str,
-        program: &str,
-    ) -> Result<Said> {
+    pub fn mpi_bare(&self, seconds: u32, program: &str) -> Result<Said> {
         let line = format!(
-            "mpirun --mca plm_rsh_agent {} --mca oob_tcp_if_include {NET} {options} \
+            "mpirun --mca plm_rsh_agent {} --mca oob_tcp_if_include {NET} {} \
              --host 10.1.0.10:1,10.1.1.10:1 --map-by node --bind-to none -np 2 {program}",
-            self.bare_agent()?.display()
+            self.shell(Shell::Bare)?.display(),
+            Shell::Bare.option()
         );
         let mut c = self.on("h0x0", seconds, &line);
-        said(c.envs(variables.iter().copied()).stdin(Stdio::null()).output())
+        said(c.envs(Shell::Bare.variables()).stdin(Stdio::null()).output())
+    }
+
+    fn shell(&self, by: Shell) -> Result<PathBuf> {
+        match by {
+            Shell::Ordinary => Ok(self.agent()),
+            Shell::Bare => self.bare_agent(),
+        }
     }
 
     fn agent(&self) -> PathBuf {
@@ -367,37 +368,53 @@ impl Fabric {
     }
 
     /// As [`Fabric::mpi`], with the launcher of Open MPI 5 in the folder `bin`, which has other
-    /// options.
+    /// options, and a remote shell.
     ///
     /// # Errors
     /// The launcher cannot be started.
-    pub fn mpi_wheel(&self, seconds: u32, ranks: u32, bin: &Path, program: &str) -> Result<Said> {
+    pub fn mpi_wheel(
+        &self,
+        seconds: u32,
+        ranks: u32,
+        bin: &Path,
+        by: Shell,
+        program: &str,
+    ) -> Result<Said> {
         let line = format!(
             "{}/mpirun --prtemca plm_ssh_agent {} --host 10.1.0.10:2,10.1.1.10:2 --map-by node \
-             --bind-to none -np {ranks} {program}",
+             --bind-to none -np {ranks} {} {program}",
             bin.display(),
-            self.agent().display()
+            self.shell(by)?.display(),
+            by.option()
         );
         let mut c = self.on("h0x0", seconds, &line);
         c.env("PRTE_ALLOW_RUN_AS_ROOT", "1").env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        self.said(c.stdin(Stdio::null()).output())
+        self.said(c.envs(by.variables()).stdin(Stdio::null()).output())
     }
 
-    /// As [`Fabric::mpi`], with Intel MPI from the virtual environment `folder`.
+    /// As [`Fabric::mpi`], with Intel MPI from the virtual environment `folder` and a remote shell.
     ///
     /// # Errors
     /// The launcher cannot be started.
-    pub fn mpi_intel(&self, seconds: u32, ranks: u32, folder: &Path, line: &str) -> Result<Said> {
+    pub fn mpi_intel(
+        &self,
+        seconds: u32,
+        ranks: u32,
+        folder: &Path,
+        by: Shell,
+        line: &str,
+    ) -> Result<Said> {
         // Selects the interface, because otherwise hosts would have to resolve each other's names.
         let line = format!(
             "{}/bin/mpiexec.hydra -launcher ssh -launcher-exec {} -iface e0 \
              -hosts 10.1.0.10,10.1.1.10 -ppn {} -n {ranks} {line}",
             folder.display(),
-            self.agent().display(),
+            self.shell(by)?.display(),
             ranks.div_ceil(2)
         );
         let mut c = self.on("h0x0", seconds, &line);
-        self.said(c.env("I_MPI_ROOT", folder).stdin(Stdio::null()).output())
+        c.envs(by.variables()).env("I_MPI_ROOT", folder);
+        self.said(c.stdin(Stdio::null()).output())
     }
 
     /// Injects a fault in the background; `what` contains the arguments of `srd net fail`.
@@ -431,6 +448,56 @@ impl Fabric {
             output(&mut c).map(|text| text.lines().filter_map(received).sum())
         };
         (0..SPINES).map(of).collect()
+    }
+}
+
+/// A remote shell that starts daemons of MPI on other hosts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    /// It passes the caller's variables on, as all hosts are on one machine here.
+    Ordinary,
+    /// It passes none on. The caller has two of its own, one for software SRD, the other named to
+    /// the launcher.
+    Bare,
+}
+
+impl Shell {
+    fn variables(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let all = [("SRD_PATHS", "16"), ("GIVEN", "by-x")];
+        all.into_iter().filter(move |_| self == Self::Bare)
+    }
+
+    /// Names the variable to Open MPI's launchers.
+    const fn option(self) -> &'static str {
+        match self {
+            Self::Ordinary => "",
+            Self::Bare => "-x GIVEN",
+        }
+    }
+
+    /// The command of a rank: with [`Shell::Bare`], it starts the program only if both variables,
+    /// and those of `srd run`, have come.
+    pub fn rank(self, program: &str) -> String {
+        match self {
+            Self::Ordinary => program.to_owned(),
+            Self::Bare => format!(
+                "sh -c '[ \"$SRD_PATHS,$GIVEN,$FI_PROVIDER\" = 16,by-x,efa ] && exec {program}; \
+                 echo \"got $SRD_PATHS,$GIVEN,$FI_PROVIDER\"; exit 1'"
+            ),
+        }
+    }
+
+    /// Requires that the remark about a run says how many paths the variable allows.
+    ///
+    /// # Errors
+    /// It says something else.
+    pub fn heeded(self, remark: String) -> Result<String> {
+        match self {
+            Self::Bare if !remark.ends_with(" 16 paths") => {
+                Err(format!("SRD_PATHS is 16, but: {remark}"))
+            }
+            _ => Ok(remark),
+        }
     }
 }
 

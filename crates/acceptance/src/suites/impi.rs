@@ -1,6 +1,9 @@
 //! Intel MPI as wheels from PyPI, which up to version 2021.14 contain a libfabric.
 
-use super::{cases, fabric::Fabric};
+use super::{
+    cases,
+    fabric::{Fabric, Shell},
+};
 use crate::{
     Result,
     process::{command, output, root, run as build},
@@ -34,13 +37,13 @@ pub fn version(folder: &Path) -> Result<String> {
 ///
 /// # Errors
 /// The program fails, or reports wrong results.
-pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
+pub fn run(f: &Fabric, folder: &Path, ranks: u32, by: Shell) -> Result<String> {
     let program = f.folder().join("mpi_check_impi");
     let source = root().join("bindings/ibverbs/tests/programs/mpi_check.c");
     // Without warnings: its headers cause some about MPI_STATUSES_IGNORE.
     let mut cc = command(&folder.join("bin/mpicc").display().to_string(), &["-O2", "-w", "-o"]);
     build(cc.env("I_MPI_ROOT", folder).arg(&program).arg(source))?;
-    let line = format!("{} 65536", program.display());
-    let said = f.mpi_intel(LIMIT_S, ranks, folder, &line)?;
-    cases::checked(&said)
+    let line = by.rank(&format!("{} 65536", program.display()));
+    let said = f.mpi_intel(LIMIT_S, ranks, folder, by, &line)?;
+    by.heeded(cases::checked(&said)?)
 }

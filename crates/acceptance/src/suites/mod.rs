@@ -25,7 +25,7 @@ use crate::{
     tools, verbs,
 };
 use cases::{CASES, Case};
-use fabric::Fabric;
+use fabric::{Fabric, Shell};
 use std::{
     fmt::Write as _,
     fs,
@@ -233,8 +233,11 @@ fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec
     let mut jobs: Vec<(String, Job)> = Vec::new();
     for ranks in [2, 4] {
         let name = format!("Open MPI of PyPI, {ranks} ranks on 2 hosts, up to 64 KiB");
-        jobs.push((name, Box::new(move |f, folder| wheel::run(f, folder, ranks))));
+        let by = Shell::Ordinary;
+        jobs.push((name, Box::new(move |f, folder| wheel::run(f, folder, ranks, by))));
     }
+    let name = "Open MPI of PyPI, the caller's variables by a shell that passes none".to_owned();
+    jobs.push((name, Box::new(|f, folder| wheel::run(f, folder, 2, Shell::Bare))));
     let name = "Open MPI of PyPI over UCX's `srd`, 2 ranks on 2 hosts, up to 64 KiB".to_owned();
     jobs.push((name, Box::new(|f, folder| wheel::ucx(f, folder, 2))));
     for kind in ["efa-direct", "efa"] {
@@ -253,8 +256,11 @@ fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<
     let mut jobs: Vec<(String, Job)> = Vec::new();
     for ranks in [2, 4] {
         let name = format!("Intel MPI of PyPI, {ranks} ranks on 2 hosts, up to 64 KiB");
-        jobs.push((name, Box::new(move |f, folder| impi::run(f, folder, ranks))));
+        let by = Shell::Ordinary;
+        jobs.push((name, Box::new(move |f, folder| impi::run(f, folder, ranks, by))));
     }
+    let name = "Intel MPI of PyPI, the caller's variables by a shell that passes none".to_owned();
+    jobs.push((name, Box::new(|f, folder| impi::run(f, folder, 2, Shell::Bare))));
     let found = match folder {
         Some(folder) => impi::version(folder).map(|v| (v, folder)),
         None => Err("name a virtual environment with --impi DIR".to_owned()),

@@ -1,7 +1,10 @@
 //! Open MPI 5 as a wheel from PyPI, which contains a newer libfabric with an efa provider; that
 //! libfabric alone; and the wheel's UCX, which has a transport for SRD.
 
-use super::{cases, fabric::Fabric};
+use super::{
+    cases,
+    fabric::{Fabric, Shell},
+};
 use crate::{
     Result,
     process::{command, output, root, run as build},
@@ -69,10 +72,10 @@ pub fn libfabric(f: &Fabric, folder: &Path, fabric: &str) -> Result<String> {
 ///
 /// # Errors
 /// The program fails, or reports wrong results.
-pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
-    let line = format!("{} 65536", checker(f, folder)?.display());
-    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
-    cases::checked(&said)
+pub fn run(f: &Fabric, folder: &Path, ranks: u32, by: Shell) -> Result<String> {
+    let line = by.rank(&format!("{} 65536", checker(f, folder)?.display()));
+    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), by, &line)?;
+    by.heeded(cases::checked(&said)?)
 }
 
 /// The same over UCX's transport for SRD instead of libfabric, including MPI windows.
@@ -81,7 +84,7 @@ pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
 /// The program fails, uses another transport, or reports wrong results.
 pub fn ucx(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
     let line = format!("{BY_UCX} {} 65536", checker(f, folder)?.display());
-    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
+    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), Shell::Ordinary, &line)?;
     let remark = cases::checked(&said)?;
     if !said.text.contains("inter-node") || !said.text.contains("srd/srd0") {
         return Err(format!("UCX did not report that it used srd, {}", said.tail()));
