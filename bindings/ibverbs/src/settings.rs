@@ -31,6 +31,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_PATHS", "paths per peer address: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
     ("SRD_SHARDS", "processors that a device uses at once, 1 to 64 (default 1)"),
+    ("SRD_RAILS", "further networks of each device, as e1/16, separated by commas"),
     ("SRD_SHARE", "0: share nothing with other processes of this host (default 1)"),
     ("SRD_STATUS", "0: show nothing to `srd stat`, `srd top` and `srd export` (default 1)"),
     ("SRD_INTEGRITY", "on or off: whether data carries a checksum, CRC-32C (default on)"),

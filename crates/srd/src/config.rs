@@ -21,6 +21,8 @@ const SHARE_VARIABLE: &str = "SRD_SHARE";
 const STATUS_VARIABLE: &str = "SRD_STATUS";
 /// Environment variable with the number of shards.
 const SHARDS_VARIABLE: &str = "SRD_SHARDS";
+/// Environment variable with the rails.
+const RAILS_VARIABLE: &str = "SRD_RAILS";
 /// Environment variable with the path of the key file.
 const KEY_FILE_VARIABLE: &str = "SRD_KEY_FILE";
 /// Environment variable that says which contexts are sealed: never, prefer or require.
@@ -112,6 +114,13 @@ pub struct DeviceConfig {
     /// or with `wrap`, a device has one; [`Device::shard_count`](crate::Device::shard_count) tells.
     /// The first shard has the configured `slot`, the others the next free ones.
     pub shards: u16,
+    /// Further networks that the device sends and receives on (*rails*): interfaces or addresses,
+    /// each with the bits of its network, as `e1/16, 10.2.0.7/16`, up to three beside its own, which
+    /// may be in the list. Path *k* leaves by rail *k* modulo their number. All hosts need the same
+    /// rails, and the same number in the network of each. Peers name the device's own address only.
+    /// The environment variable `SRD_RAILS` unless set otherwise; `docs/deploy.md` says what is
+    /// gained. No effect with `datapath`.
+    pub rails: Option<String>,
     /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =
     /// random, so that requests to a former process in the same slot rarely find a queue pair. For
     /// servers whose clients must know the QPN.
@@ -186,6 +195,9 @@ impl DeviceConfig {
             // What is no number is refused when the device is opened.
             shards: setting(SHARDS_VARIABLE)
                 .map_or(1, |v| v.to_str().and_then(|v| v.trim().parse().ok()).unwrap_or(0)),
+            rails: setting(RAILS_VARIABLE)
+                .filter(|list| !list.is_empty())
+                .map(|list| list.to_string_lossy().into_owned()),
             qpn_start: None,
             port_base: PORT_BASE_DEFAULT,
             mtu: None,
@@ -249,6 +261,7 @@ impl fmt::Debug for DeviceConfig {
             .field("bind", &self.bind)
             .field("slot", &self.slot)
             .field("shards", &self.shards)
+            .field("rails", &self.rails)
             .field("qpn_start", &self.qpn_start)
             .field("port_base", &self.port_base)
             .field("mtu", &self.mtu)

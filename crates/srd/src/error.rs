@@ -31,6 +31,8 @@ pub enum DeviceError {
     Seal(&'static str),
     /// The host's file of settings cannot be used; the text says what to do.
     Settings(&'static str),
+    /// The list of rails cannot be used; the text says what to write.
+    Rails(String),
     /// A value of the configuration is invalid.
     Config(&'static str),
     /// A system call failed.
@@ -58,7 +60,7 @@ impl DeviceError {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
             Self::Key(_) => libc::EACCES,
-            Self::Config(_) | Self::Seal(_) | Self::Settings(_) => libc::EINVAL,
+            Self::Config(_) | Self::Rails(_) | Self::Seal(_) | Self::Settings(_) => libc::EINVAL,
             Self::Os { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         }
     }
@@ -81,6 +83,7 @@ impl fmt::Display for DeviceError {
             ),
             Self::Key(e) => fmt::Display::fmt(e, f),
             Self::Seal(text) | Self::Settings(text) => f.write_str(text),
+            Self::Rails(text) => write!(f, "rails (SRD_RAILS): {text}"),
             Self::Config(text) => write!(f, "configuration: {text}"),
             Self::Os { what, source } => write!(f, "{what}: {source}"),
         }

@@ -96,6 +96,7 @@ mod post;
 mod posts;
 mod qp;
 mod queue;
+mod rails;
 mod regions;
 mod rest;
 mod sealing;

@@ -12,6 +12,7 @@ use crate::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
         RECV_SGES_MAX, SEND_SGES_MAX,
     },
+    rails::Rails,
     sealing::{self, Sealing},
     settings::settings_file,
     share::Share,
@@ -281,6 +282,10 @@ fn udp_open(
     udp.port_base = config.port_base;
     udp.slot = config.slot;
     udp.paths = usize::from(config.paths);
+    if let Some(list) = &config.rails {
+        let rails = Rails::of(list, local.ip)?;
+        (udp.rails, udp.rail_prefix_bits) = (rails.ips, rails.prefix_bits);
+    }
     if let Some(tune) = config.tune_udp.take() {
         tune(&mut udp);
     }
@@ -306,7 +311,7 @@ fn udp_open(
         ));
     }
     warnings.extend(sockets[0].rcvbuf_warning());
-    let line_bytes_per_sec = route::link_bits_per_sec(local.ip).map(|bits| bits / 8);
+    let line_bytes_per_sec = line_of(&udp);
     let net = |datapath: UdpDatapath| {
         // The kernel also charges its overhead per packet: about half of the buffer holds data.
         let rx_budget = u32::try_from(datapath.rcvbuf_bytes() / 2).unwrap_or(u32::MAX);
@@ -314,6 +319,14 @@ fn udp_open(
         Net { datapath: Box::new(datapath), rx_budget_bytes, line_bytes_per_sec }
     };
     Ok(sockets.into_iter().map(net).collect())
+}
+
+/// What the device's links carry together, if their drivers tell: each rail has as many paths, so
+/// none carries more than the slowest.
+fn line_of(udp: &UdpConfig) -> Option<u64> {
+    let all = std::iter::once(udp.ip).chain(udp.rails.iter().copied());
+    let slowest = all.map(route::link_bits_per_sec).min().flatten()?;
+    Some(slowest / 8 * (udp.rails.len() as u64 + 1))
 }
 
 /// The slot that the datapath's port implies.

@@ -41,7 +41,7 @@ enum Form {
 
 /// The variables that may be in the file. Those of single processes (statistics, launchers) may
 /// not.
-const NAMES: [(&str, Form); 16] = [
+const NAMES: [(&str, Form); 17] = [
     ("SRD_INTERFACE", Form::Text),
     ("SRD_IP", Form::Ips),
     ("SRD_DEVICE_NAME", Form::Text),
@@ -50,6 +50,7 @@ const NAMES: [(&str, Form); 16] = [
     ("SRD_PATH_POLICY", Form::Words(&["srd", "oblivious", "ecmp", "rtt-p2c"])),
     ("SRD_INTEGRITY", Form::Words(&["on", "off"])),
     ("SRD_SHARDS", Form::Number(1, SHARDS_MAX)),
+    ("SRD_RAILS", Form::Text),
     ("SRD_PORT_BASE", Form::Number(1, u16::MAX - 255)),
     ("SRD_KEY_FILE", Form::Path),
     ("SRD_SEAL", Form::Words(&["never", "prefer", "require"])),

@@ -7,6 +7,7 @@ mod lifecycle;
 mod messages;
 mod overload;
 mod path_control;
+mod rails;
 mod rdma;
 mod robust;
 mod sealed;

@@ -56,12 +56,14 @@ pub enum Check {
     DeadReaders,
     /// Cut off one of two interfaces of a process during a transfer
     Rails,
+    /// Use both interfaces of a host by one device, and cut off one after the other
+    JoinedRails,
     /// Take the paths across a spine out of use during a transfer, by `srd paths deny`
     Deny,
 }
 
 /// All checks.
-const ALL: [Check; 13] = [
+const ALL: [Check; 14] = [
     Check::Kill,
     Check::Restart,
     Check::Stop,
@@ -74,6 +76,7 @@ const ALL: [Check; 13] = [
     Check::Liar,
     Check::DeadReaders,
     Check::Rails,
+    Check::JoinedRails,
     Check::Deny,
 ];
 
@@ -125,6 +128,7 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Liar => hostile::liar::check(args.seed, kept),
             Check::DeadReaders => hostile::readers::check(),
             Check::Rails => hostile::rails::check(),
+            Check::JoinedRails => hostile::rails::joined(),
             Check::Deny => crate::service::check(),
         };
         let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());

@@ -44,6 +44,12 @@ pub struct UdpConfig {
     pub spin: Duration,
     /// `SO_BUSY_POLL` of the receive socket in microseconds; 0 = leave it alone.
     pub busy_poll_us: u32,
+    /// Addresses of this host on further rails, at most three. Path *k* leaves by rail *k* modulo
+    /// the number of rails; rail 0 is `ip`. All peers need the same rails: a host has the same
+    /// number in the network of each. On rail *r* packets arrive at 256 *r* ports above the slot's.
+    pub rails: Vec<IpAddr>,
+    /// Length in bits of the networks that the rails are; no effect without rails.
+    pub rail_prefix_bits: u8,
 }
 
 impl UdpConfig {
@@ -64,6 +70,8 @@ impl UdpConfig {
             rx_batch_max: 32,
             spin: Duration::ZERO,
             busy_poll_us: 0,
+            rails: Vec::new(),
+            rail_prefix_bits: 0,
         }
     }
 
@@ -91,7 +99,7 @@ impl UdpConfig {
         if self.port_base == 0 || self.port_base > u16::MAX - 255 {
             return bad("port_base must be from 1 to 65280: 256 ports follow it");
         }
-        Ok(())
+        self.rails_validate()
     }
 }
 
@@ -101,6 +109,8 @@ impl UdpConfig {
 pub enum OpenError {
     /// A field of the configuration is out of bounds.
     Config(&'static str),
+    /// The rails cannot be used together.
+    Rails(String),
     /// The address is not one of this host.
     Address {
         /// The address.
@@ -155,6 +165,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(what) => f.write_str(what),
+            Self::Rails(what) => f.write_str(what),
             Self::Address { ip, error } => write!(f, "cannot use the address {ip}: {error}"),
             Self::SlotTaken { slot, port, ip } => write!(
                 f,

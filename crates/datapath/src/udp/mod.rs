@@ -2,19 +2,21 @@
 //!
 //! The receive socket is bound to a known port (port base + slot). Each path has a socket at a port
 //! that the kernel chose, shared by all peers. The path sockets are never read, because peers send
-//! everything to the receive port.
+//! everything to the receive port. With several [rails](rails) there is one receive socket on each.
 
 mod addr;
 mod backlog;
 mod config;
 pub(crate) mod control;
 mod paths;
+mod rails;
 mod ring;
 mod rx;
 mod socket;
 mod tx;
 
 pub use config::{OpenError, PATHS_MAX, PORT_BASE_DEFAULT, SEGMENTS_MAX, UdpConfig};
+pub use rails::{RAIL_PORTS, RAILS_MAX};
 pub use socket::rcvbuf_warning;
 
 use crate::{
@@ -27,6 +29,7 @@ use core::{
     time::Duration,
 };
 use paths::PathSockets;
+use rails::Rails;
 use rx::RxQueue;
 use std::{
     io,
@@ -45,13 +48,20 @@ pub struct UdpDatapath {
     local: SocketAddr,
     link_mtu: u32,
     payload_max: usize,
-    receive: UdpSocket,
+    /// One for each rail.
+    receives: Vec<Receive>,
+    rails: Rails,
     sockets: PathSockets,
     tx: TxQueue,
-    rx: RxQueue,
     waker: Waker,
     counters: Counters,
     polls: Vec<Poll>,
+}
+
+/// A receive socket.
+struct Receive {
+    socket: UdpSocket,
+    queue: RxQueue,
 }
 
 impl UdpDatapath {
@@ -61,10 +71,15 @@ impl UdpDatapath {
     /// See [`OpenError`]; each says what to change.
     pub fn open(config: UdpConfig) -> Result<Self, OpenError> {
         config.validate()?;
-        let link_mtu = link_mtu_choose(&config)?;
+        let rails = Rails::new(&config);
+        let link_mtus = (0..rails.count()).map(|rail| link_mtu_choose(&config.on_rail(rail)));
+        let link_mtus = link_mtus.collect::<Result<Vec<_>, _>>()?;
+        let link_mtu = link_mtus.into_iter().min().unwrap_or(0);
         let payload_max = route::udp_payload_max(link_mtu, config.ip);
-        let receive = socket::receive_open(&config)?;
-        let local = receive.local_addr().map_err(OpenError::system("read the receive port"))?;
+        let receives = socket::receives_open(&config, rails.count())?;
+        let local = receives[0].local_addr();
+        let local = local.map_err(OpenError::system("read the receive port"))?;
+        let receive = |socket| Receive { socket, queue: RxQueue::new(config.rx_batch_max) };
         let limits = TxLimits {
             batch_max: config.tx_batch_max,
             segments_max: if config.gso { config.gso_segments_max } else { 1 },
@@ -75,13 +90,13 @@ impl UdpDatapath {
             local,
             link_mtu,
             payload_max,
-            receive,
-            sockets: PathSockets::open(&config)?,
+            receives: receives.into_iter().map(receive).collect(),
+            sockets: PathSockets::open(&config, rails.count())?,
             tx: TxQueue::new(limits, config.paths),
-            rx: RxQueue::new(config.rx_batch_max),
             waker: Waker::new().map_err(OpenError::system("make an event descriptor"))?,
             counters: Counters::default(),
-            polls: Vec::with_capacity(2 + config.paths),
+            polls: Vec::with_capacity(1 + rails.count() + config.paths),
+            rails,
             config,
         })
     }
@@ -96,9 +111,10 @@ impl UdpDatapath {
         self.link_mtu
     }
 
-    /// Size of the receive buffer in bytes, including the kernel's overhead per packet.
+    /// Size of the receive buffer in bytes, including the kernel's overhead per packet; that of one
+    /// rail, because all packets may arrive there.
     pub fn rcvbuf_bytes(&self) -> usize {
-        socket::rcvbuf_get(&self.receive)
+        socket::rcvbuf_get(&self.receives[0].socket)
     }
 
     /// Warning for the user if the receive buffer is smaller than requested.
@@ -108,8 +124,9 @@ impl UdpDatapath {
 
     fn polls_fill(&mut self) {
         self.polls.clear();
-        self.polls.push(Poll::readable(self.receive.as_raw_fd()));
         self.polls.push(Poll::readable(self.waker.as_raw_fd()));
+        let receives = self.receives.iter();
+        self.polls.extend(receives.map(|r| Poll::readable(r.socket.as_raw_fd())));
         if !self.tx.backlog().is_empty() {
             let full = self.tx.backlog().full_paths();
             let sockets = full.filter_map(|path| self.sockets.socket(path));
@@ -163,7 +180,11 @@ impl Datapath for UdpDatapath {
     }
 
     fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
-        self.tx.push(packet)
+        if self.rails.count() == 1 {
+            return self.tx.push(packet);
+        }
+        let (path, dst) = self.rails.route(packet.path, packet.dst);
+        self.tx.push(&TxPacket { path, dst, ..*packet })
     }
 
     fn tx_copies(&self, len: usize) -> bool {
@@ -171,7 +192,11 @@ impl Datapath for UdpDatapath {
     }
 
     fn tx_flush(&mut self) -> io::Result<TxReport> {
-        Ok(self.tx.flush(&mut self.sockets, &mut self.counters))
+        let mut report = self.tx.flush(&mut self.sockets, &mut self.counters);
+        if let Some(too_long) = &mut report.too_long {
+            too_long.dst = self.rails.receiver(too_long.dst);
+        }
+        Ok(report)
     }
 
     fn tx_discard(&mut self) {
@@ -179,12 +204,36 @@ impl Datapath for UdpDatapath {
     }
 
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport> {
-        self.rx.receive(self.receive.as_fd(), &mut self.counters, sink)
+        if let [only] = &mut self.receives[..] {
+            return only.queue.receive(only.socket.as_fd(), &mut self.counters, sink);
+        }
+        // A batch of each rail. The engine sees one receiver: senders have their address on rail 0,
+        // and drops are those of all.
+        let mut all = RxReport::default();
+        for rail in 0..self.receives.len() {
+            let drops = |r: &Receive| r.queue.drops();
+            let (before, here) = self.receives.split_at_mut(rail);
+            let [here, after @ ..] = here else { break };
+            let others = before.iter().chain(&*after).map(drops).fold(0, u32::wrapping_add);
+            let rails = &self.rails;
+            let mut sink = |d: RxDatagram<'_>| {
+                let (src, rxq_drops) =
+                    (rails.sender(rail, d.src), d.rxq_drops.wrapping_add(others));
+                sink(RxDatagram { src, rxq_drops, ..d });
+            };
+            let one = here.queue.receive(here.socket.as_fd(), &mut self.counters, &mut sink)?;
+            all.datagrams += one.datagrams;
+            all.more |= one.more;
+        }
+        Ok(all)
     }
 
     fn rx_backlog(&self) -> RxBacklog {
-        // Half of the kernel's figures: the rest is its overhead per packet.
-        let (bytes, limit_bytes) = sys::receive_memory(self.receive.as_fd()).unwrap_or_default();
+        // Half of the kernel's figures: the rest is its overhead per packet. Of several rails, the
+        // one that is full first.
+        let memory = |r: &Receive| sys::receive_memory(r.socket.as_fd()).unwrap_or_default();
+        let fullest = self.receives.iter().map(memory).max_by_key(|memory| memory.0);
+        let (bytes, limit_bytes) = fullest.unwrap_or_default();
         RxBacklog { bytes: u64::from(bytes) / 2, limit_bytes: u64::from(limit_bytes) / 2 }
     }
 
@@ -211,7 +260,7 @@ impl Datapath for UdpDatapath {
             self.counters.waits += 1;
             sys::poll(&mut self.polls, left)?;
         }
-        if self.polls[1].fired() {
+        if self.polls[0].fired() {
             self.waker.take();
         }
         Ok(())

@@ -35,18 +35,21 @@ struct PathSocket {
 /// One socket per path.
 pub struct PathSockets {
     paths: Vec<PathSocket>,
-    local: IpAddr,
+    /// Addresses that they send from, one for each rail.
+    local: Vec<IpAddr>,
 }
 
 impl PathSockets {
-    /// Opens them.
-    pub fn open(config: &UdpConfig) -> Result<Self, OpenError> {
-        let open = |_| {
-            let socket = socket::path_open(config)?;
+    /// Opens them, those of the rails by turns.
+    pub fn open(config: &UdpConfig, rails: usize) -> Result<Self, OpenError> {
+        let on: Vec<UdpConfig> = (0..rails).map(|rail| config.on_rail(rail)).collect();
+        let open = |path: usize| {
+            let socket = socket::path_open(&on[path % rails])?;
             let port = socket.local_addr().map_err(OpenError::system("read a path's port"))?.port();
             Ok(PathSocket { socket, port, connected: None, peer: None, streak: 0 })
         };
-        Ok(Self { paths: (0..config.paths).map(open).collect::<Result<_, _>>()?, local: config.ip })
+        let paths = (0..config.paths).map(open).collect::<Result<_, _>>()?;
+        Ok(Self { paths, local: on.iter().map(|on| on.ip).collect() })
     }
 
     /// Source port of `path`, 0 if there is no such path.
@@ -115,7 +118,7 @@ impl Kernel for PathSockets {
     }
 
     fn link_mtu(&self) -> Option<u32> {
-        route::mtu_of_interface(self.local).ok()
+        self.local.iter().filter_map(|&ip| route::mtu_of_interface(ip).ok()).min()
     }
 }
 

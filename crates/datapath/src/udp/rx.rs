@@ -41,6 +41,11 @@ impl RxQueue {
         Self { ring: RecvRing::new(batch_max), told, want: 1, drops: 0 }
     }
 
+    /// Datagrams that the kernel has dropped (wraps around).
+    pub fn drops(&self) -> u32 {
+        self.drops
+    }
+
     /// Receives one batch.
     pub fn receive(
         &mut self,

@@ -16,23 +16,28 @@ pub fn address(config: &UdpConfig, port: u16) -> SocketAddr {
     }
 }
 
-/// Binds the receive socket at its slot, or at the first free one.
-pub fn receive_open(config: &UdpConfig) -> Result<UdpSocket, OpenError> {
-    let slots = config.slot.map_or(0..=u8::MAX, |slot| slot..=slot);
-    for slot in slots {
-        let port = config.port_base + u16::from(slot);
-        match UdpSocket::bind(address(config, port)) {
-            Ok(socket) => return receive_setup(socket, config),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(OpenError::Address { ip: config.ip, error }),
+/// Binds the receive sockets of all rails at the configured slot, or at the first one that is free
+/// on all.
+pub fn receives_open(config: &UdpConfig, rails: usize) -> Result<Vec<UdpSocket>, OpenError> {
+    for slot in config.slot.map_or(0..=u8::MAX, |slot| slot..=slot) {
+        let open = |rail| receive_open(&config.on_rail(rail), slot);
+        match (0..rails).map(open).collect() {
+            Err(OpenError::SlotTaken { .. }) if config.slot.is_none() => {}
+            opened => return opened,
         }
     }
-    Err(match config.slot {
-        Some(slot) => {
-            OpenError::SlotTaken { slot, port: config.port_base + u16::from(slot), ip: config.ip }
+    Err(OpenError::SlotsFull { port_base: config.port_base, ip: config.ip })
+}
+
+fn receive_open(config: &UdpConfig, slot: u8) -> Result<UdpSocket, OpenError> {
+    let (ip, port) = (config.ip, config.port_base + u16::from(slot));
+    match UdpSocket::bind(address(config, port)) {
+        Ok(socket) => receive_setup(socket, config),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(OpenError::SlotTaken { slot, port, ip })
         }
-        None => OpenError::SlotsFull { port_base: config.port_base, ip: config.ip },
-    })
+        Err(error) => Err(OpenError::Address { ip, error }),
+    }
 }
 
 fn receive_setup(socket: UdpSocket, config: &UdpConfig) -> Result<UdpSocket, OpenError> {

@@ -77,6 +77,20 @@ impl Party {
         Self::open_rail(fabric, host, 0, None)
     }
 
+    /// Opens one device on all interfaces of a host.
+    ///
+    /// # Errors
+    /// The device cannot be opened.
+    pub fn open_joined(fabric: &Fabric, host: (u8, u8)) -> Result<Self> {
+        let spec = fabric.spec();
+        let more: Vec<String> = (1..spec.rails)
+            .map(|rail| format!("{}/16", spec.rail_ip(rail, host.0, host.1)))
+            .collect();
+        let mut config = DeviceConfig::ip(spec.rail_ip(0, host.0, host.1));
+        config.rails = Some(more.join(","));
+        Self::open_config(fabric, host, config, (0, spec.rails), None)
+    }
+
     /// As [`Party::open`], on one of the host's interfaces. With a `twin`, the queue pair gets the
     /// same number as the twin's.
     ///
@@ -88,9 +102,19 @@ impl Party {
         rail: u8,
         twin: Option<&Self>,
     ) -> Result<Self> {
-        let ip = fabric.spec().rail_ip(rail, host.0, host.1);
-        let line = fabric.spec().host_bits_per_sec / 8;
-        let mut config = DeviceConfig::ip(ip);
+        let config = DeviceConfig::ip(fabric.spec().rail_ip(rail, host.0, host.1));
+        Self::open_config(fabric, host, config, (rail, 1), twin)
+    }
+
+    /// Opens a device with so many rails, of which the one with this number is its own.
+    fn open_config(
+        fabric: &Fabric,
+        host: (u8, u8),
+        mut config: DeviceConfig,
+        (rail, rails): (u8, u8),
+        twin: Option<&Self>,
+    ) -> Result<Self> {
+        let line = fabric.spec().host_bits_per_sec / 8 * u64::from(rails);
         // The link rate, which a virtual interface does not report.
         config.tune = Some(Box::new(move |engine| engine.line_set(line)));
         // The device's thread starts in the namespace of the thread that opens the device.

@@ -1,6 +1,6 @@
 //! One process with two devices on separate interfaces ("rails"), whose queue pairs have equal
 //! numbers. Traffic of one rail must never appear on the other; if one rail is cut off, its
-//! requests must end, without an effect on the other.
+//! requests must end, without an effect on the other. And one device over both interfaces.
 
 use super::party::{self, Direction, Party};
 use crate::{
@@ -30,7 +30,12 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// switches and the timers of the cut rail share the processors.
 const SHARE_MIN: f64 = 0.7;
 
-/// Both ends of one rail.
+/// Share of the sum of both rails' rates that one device over both must reach.
+const SUM_MIN: f64 = 0.85;
+/// Duration of the use of one rail while the other is cut off.
+const ALONE_TIME: Duration = Duration::from_secs(3);
+
+/// Both ends of one rail, or of devices over all rails.
 struct Rail {
     a: Party,
     b: Party,
@@ -43,6 +48,25 @@ impl Rail {
             a: Party::open_rail(fabric, (0, 0), rail, twin.map(|t| &t.a))?,
             b: Party::open_rail(fabric, (1, 0), rail, twin.map(|t| &t.b))?,
         })
+    }
+
+    /// Opens a device over all rails at each end.
+    fn open_joined(fabric: &Fabric) -> Result<Self> {
+        Ok(Self { a: Party::open_joined(fabric, (0, 0))?, b: Party::open_joined(fabric, (1, 0))? })
+    }
+
+    /// An exchange in which all blocks must arrive although `cut` is called once. Returns their
+    /// number.
+    fn whole_with(&mut self, mut cut: impl FnMut() -> Result) -> Result<u64> {
+        let (began, mut is_cut) = (Instant::now(), false);
+        let done = party::exchange(&mut self.a, &mut self.b, CUT_TIME, LIMIT, |_| {
+            if !is_cut && began.elapsed() > CUT_AFTER {
+                is_cut = true;
+                cut()?;
+            }
+            Ok(())
+        })?;
+        Ok(done.blocks)
     }
 
     /// An exchange in which all blocks must arrive. Returns blocks per second.
@@ -122,6 +146,57 @@ pub fn check() -> Result<String> {
     fault::cable_mend(&fabric, (1, 0), 1)?;
     let [_, after] = both(&mut stays, &mut cut)?;
     Ok(format!("{text}; repaired: {after:.0} blocks/s"))
+}
+
+/// Runs the check of devices over both interfaces: the bandwidth of the sum, and nothing lost when
+/// either of them is cut off.
+///
+/// # Errors
+/// A block was lost, refused, duplicated or damaged; a rate is too low; an end was told that its
+/// peer is gone.
+pub fn joined() -> Result<String> {
+    let spec = FabricSpec { hosts: 1, rails: 2, ..FabricSpec::default() };
+    let (fabric, _) = Fabric::build(&spec)?;
+    let [first, second] = {
+        let mut first = Rail::open(&fabric, 0, None)?;
+        let mut second = Rail::open(&fabric, 1, None)?;
+        [first.whole(TIME)?, second.whole(TIME)?]
+    };
+    let mut both = Rail::open_joined(&fabric)?;
+    let rate = both.whole(TIME)?;
+    let mut text =
+        format!("alone {first:.0} and {second:.0} blocks/s, one device over both {rate:.0}");
+    let low = |text: &str| Err(NetError::new(format!("{text}: too low")));
+    if rate < SUM_MIN * (first + second) {
+        return low(&text);
+    }
+    for (rail, other) in [(1, first), (0, second)] {
+        let blocks = both.whole_with(|| fault::cable_cut(&fabric, (1, 0), rail))?;
+        let alone = both.whole(ALONE_TIME)?;
+        text += &format!(
+            "; rail {rail} cut off: all {blocks} blocks arrived, then {alone:.0} blocks/s"
+        );
+        if alone < SHARE_MIN * other {
+            return low(&text);
+        }
+        fault::cable_mend(&fabric, (1, 0), rail)?;
+        let began = Instant::now();
+        let after = loop {
+            let after = both.whole(TIME)?;
+            if after >= SUM_MIN * rate || began.elapsed() > LIMIT {
+                break after;
+            }
+        };
+        text += &format!(", repaired {after:.0}");
+        if after < SUM_MIN * rate {
+            return low(&text);
+        }
+    }
+    let gone = both.gone();
+    if !gone.is_empty() {
+        return Err(NetError::new(format!("{text}; an end lost its peer: {gone:?}")));
+    }
+    Ok(text)
 }
 
 /// Uses both rails at once; all blocks must arrive. Returns blocks per second of each.

@@ -1,0 +1,93 @@
+//! Rails: further networks that a device sends and receives on, beside that of its address.
+
+use crate::{Bind, DeviceError, interface};
+use std::net::IpAddr;
+
+/// Local addresses on further rails, and the length of the rails' networks in bits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rails {
+    pub ips: Vec<IpAddr>,
+    pub prefix_bits: u8,
+}
+
+impl Rails {
+    /// Those of a device at `own`. The list has interfaces or addresses with the bits of their
+    /// network, as `e1/16, 10.2.0.7/16`. The network of `own` may be in it, and is left out. A
+    /// device on the loopback interface has the rails that are there.
+    pub fn of(list: &str, own: IpAddr) -> Result<Self, DeviceError> {
+        let mut rails = Self::default();
+        for (i, text) in list.split(',').map(str::trim).enumerate() {
+            let (at, bits) = text.split_once('/').unwrap_or((text, ""));
+            let Ok(bits) = bits.trim().parse::<u8>() else {
+                return Err(DeviceError::Rails(format!(
+                    "`{text}`: write an interface or an address and the bits of its network, as \
+                     e1/16"
+                )));
+            };
+            if i > 0 && bits != rails.prefix_bits {
+                return Err(DeviceError::Rails(format!(
+                    "`{list}`: the networks of all rails must have the same number of bits"
+                )));
+            }
+            rails.prefix_bits = bits;
+            let ip = address(at.trim())?;
+            let is_own = same_network(ip, own, bits);
+            if !is_own && (ip.is_loopback() || !own.is_loopback()) {
+                rails.ips.push(ip);
+            }
+        }
+        Ok(rails)
+    }
+}
+
+fn address(text: &str) -> Result<IpAddr, DeviceError> {
+    let bind = text.parse().map_or_else(|_| Bind::Interface(text.to_owned()), Bind::Ip);
+    match bind {
+        Bind::Ip(ip) => Ok(ip),
+        Bind::Interface(name) => Ok(interface::address_of(&name)?.ip),
+    }
+}
+
+fn same_network(a: IpAddr, b: IpAddr, bits: u8) -> bool {
+    let differ = match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
+        _ => return false,
+    };
+    differ >= u32::from(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(list: &str, own: &str) -> Result<Rails, String> {
+        Rails::of(list, own.parse().unwrap()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_list_has_the_rails_beside_the_devices_own() {
+        let rails = |ips: &[&str]| {
+            let ips = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+            Ok(Rails { ips, prefix_bits: 16 })
+        };
+        assert_eq!(of("10.1.0.7/16", "10.0.0.7"), rails(&["10.1.0.7"]));
+        let all = "10.0.0.7/16, 10.1.0.7/16,10.2.0.7/16";
+        assert_eq!(of(all, "10.0.0.7"), rails(&["10.1.0.7", "10.2.0.7"]));
+        assert_eq!(of(all, "10.1.0.7"), rails(&["10.0.0.7", "10.2.0.7"]));
+        // A device on the loopback interface stays there.
+        assert_eq!(of(all, "127.0.0.1"), rails(&[]));
+        assert_eq!(of("127.1.0.1/16", "127.0.0.1"), rails(&["127.1.0.1"]));
+        assert_eq!(of("lo/16", "127.3.0.1"), rails(&["127.0.0.1"]));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_an_example() {
+        for list in ["", "10.1.0.7", "e1", "10.1.0.7/x", "10.1.0.7/16,", "10.1.0.7/300"] {
+            let error = of(list, "10.0.0.7").unwrap_err();
+            assert!(error.contains("as e1/16"), "{list}: {error}");
+        }
+        assert!(of("10.1.0.7/16,10.2.0.7/24", "10.0.0.7").unwrap_err().contains("same number"));
+        assert!(of("no-such-interface/16", "10.0.0.7").unwrap_err().contains("does not exist"));
+    }
+}
