@@ -7,9 +7,10 @@ use crate::ledger::{Ledger, NO_CREDIT, Oracle, Region, Req, ReqState};
 use crate::node::Node;
 use crate::packet::{host_of, ip_of};
 use crate::scenario::{Scenario, stream};
+use crate::shards::Command;
 use srd_core::{
-    Completion, CompletionKind, Opcode, PostRefusal, QpModify, QpState, QpType, Qpn, RecvHandle,
-    RecvRequest, SendRequest, Status,
+    AhId, Completion, CompletionKind, MrKey, Opcode, PostRefusal, QpModify, QpState, QpType, Qpn,
+    RecvHandle, RecvRequest, SendRequest, Status,
 };
 use srd_fabric::{NS, Ps, US};
 
@@ -197,6 +198,9 @@ impl Node {
         let ip = ip_of(host);
         let now = self.clock.read(led.now);
         let ah = self.mirror.ahs.iter().find(|a| a.1 == ip).map(|a| a.0);
+        if ah.is_none() && s.sharded {
+            return self.orders.push(Command::HandleNew(ip));
+        }
         let Some(ah) = ah.or_else(|| self.ah_add(now, ip)) else { return };
         wr.ah = ah;
         if !led.calm && self.app.draw.percent(s.machine.bad) {
@@ -326,13 +330,18 @@ impl Node {
             1 => {
                 let regions = &led.public[usize::from(self.id)].regions;
                 let keys: Vec<u32> = regions.iter().map(|r| r.key).collect();
-                let key = self.app.draw.pick(&keys);
-                led.note(|| format!("region {key:x} goes"));
-                let done = self.engine.mr_deregister(srd_core::MrKey(key));
-                let was = self.mirror.mrs.remove(&key);
-                led.public[usize::from(self.id)].regions.retain(|r| r.key != key);
-                let ok = done.is_ok() == was.is_some();
-                led.require(ok, Oracle::Post, || format!("deregister {key:x}: {done:?}"));
+                if keys.is_empty() {
+                    return;
+                }
+                let key = MrKey(self.app.draw.pick(&keys));
+                led.note(|| format!("region {:x} goes", key.0));
+                if s.sharded {
+                    let plan = self.region_draw();
+                    self.orders.push(Command::RegionGone(key));
+                    return self.orders.push(Command::RegionNew(plan));
+                }
+                self.region_leave(led, key);
+                led.public[usize::from(self.id)].regions.retain(|r| r.key != key.0);
                 self.mr_add(led);
             }
             2 => {
@@ -341,18 +350,17 @@ impl Node {
                     return;
                 }
                 let (ah, ip) = self.app.draw.pick(&all);
-                led.note(|| format!("{ah:?} to {ip} goes"));
-                let done = self.engine.ah_destroy(now, ah);
-                // Its requests end here and return their credits before their completions are
-                // polled.
-                for id in self.wrs.iter().flatten() {
-                    let r = &mut led.reqs[*id as usize];
-                    r.credit = if r.wr.ah == ah { Some(NO_CREDIT) } else { r.credit };
+                if s.sharded {
+                    self.orders.push(Command::HandleGone(ah));
+                } else {
+                    self.handle_leave(led, ah);
                 }
-                self.mirror.ahs.retain(|a| a.0 != ah);
-                led.require(done.is_ok(), Oracle::Post, || format!("{ah:?}: {done:?}"));
                 if self.app.draw.percent(70) {
-                    self.ah_add(now, ip);
+                    if s.sharded {
+                        self.orders.push(Command::HandleNew(ip));
+                    } else {
+                        self.ah_add(now, ip);
+                    }
                 }
             }
             3 if !qpns.is_empty() => {
@@ -369,6 +377,20 @@ impl Node {
             _ => {}
         }
         self.observed(led);
+    }
+
+    /// Destroys an address handle.
+    pub(crate) fn handle_leave(&mut self, led: &mut Ledger, ah: AhId) {
+        led.note(|| format!("{ah:?} goes"));
+        let now = self.clock.read(led.now);
+        let done = self.engine.ah_destroy(now, ah);
+        // Its requests end here and return their credits before their completions are polled.
+        for id in self.wrs.iter().flatten() {
+            let r = &mut led.reqs[*id as usize];
+            r.credit = if r.wr.ah == ah { Some(NO_CREDIT) } else { r.credit };
+        }
+        self.mirror.ahs.retain(|a| a.0 != ah);
+        led.require(done.is_ok(), Oracle::Post, || format!("{ah:?}: {done:?}"));
     }
 
     /// Destroys a queue pair with all its outstanding requests.

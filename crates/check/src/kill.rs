@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
 /// Areas whose bugs only hostile worlds detect.
 const HOSTILE: [&str; 2] = ["hostile peers", "sizes of packets"];
+/// Area whose bugs only worlds with devices of several shards detect.
+const SHARDS: &str = "shards";
 /// Area whose bugs only sealed worlds detect.
 #[cfg(feature = "sealed")]
 const SEALS: &str = "seals";
@@ -80,6 +82,9 @@ fn worlds_of(area: &str) -> (Classes, u64) {
     #[cfg(feature = "sealed")]
     if area == SEALS {
         return (Classes::SEALED, crate::sealed::SEALED_EACH);
+    }
+    if area == SHARDS {
+        return (Classes::ALL, crate::shards::SHARDED_EACH);
     }
     if HOSTILE.contains(&area) { (Classes::HOSTILE, HOSTILE_EACH) } else { (Classes::ALL, 1) }
 }

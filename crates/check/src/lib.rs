@@ -34,6 +34,7 @@ pub mod runner;
 pub mod scenario;
 #[cfg(feature = "sealed")]
 pub mod sealed;
+mod shards;
 pub mod shrink;
 mod stranger;
 pub mod summary;

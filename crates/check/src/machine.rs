@@ -5,6 +5,7 @@ use crate::ledger::{Ledger, Oracle};
 use crate::node::Node;
 use crate::packet::{Datagram, FRAME_BYTES, Pkt, endpoint_of, host_of, ip_of};
 use crate::scenario::{Incident, Scenario, stream};
+use crate::shards::{Command, Commands};
 use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::wire::{
     self, Backlog, Body, CloseCode, Features, Flags, Header, Message, OpenParams, Packet,
@@ -26,8 +27,10 @@ const PROBE: u64 = 1 << 33;
 pub struct Machine {
     scenario: Rc<Scenario>,
     led: Rc<RefCell<Ledger>>,
-    nodes: Vec<Node>,
-    draw: Draw,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) draw: Draw,
+    /// Commands on the way to its device's shards.
+    pub(crate) commands: Commands,
     past: VecDeque<Pkt>,
     out: Vec<Pkt>,
     /// Packets between engines of this host: time, packet.
@@ -37,20 +40,20 @@ pub struct Machine {
 impl Machine {
     /// The machine of host `h`.
     pub fn new(scenario: Rc<Scenario>, led: Rc<RefCell<Ledger>>, h: HostId) -> Self {
-        let mut nodes = Vec::new();
+        let mut nodes: Vec<Node> = Vec::new();
         if h.0 < scenario.hosts {
-            let slots = scenario.slots.iter().enumerate();
             let per_host = scenario.slots.len() as u16;
-            nodes = slots
-                .map(|(k, &slot)| {
-                    let id = h.0 as u16 * per_host + k as u16;
-                    Node::new(&scenario, &mut led.borrow_mut(), id, h.0, slot)
-                })
-                .collect();
+            for (k, &slot) in scenario.slots.iter().enumerate() {
+                let id = h.0 as u16 * per_host + k as u16;
+                let first = nodes.first().filter(|_| scenario.sharded);
+                let node = Node::new(&scenario, &mut led.borrow_mut(), id, (h.0, slot), first);
+                nodes.push(node);
+            }
         }
         let draw = Draw::new(scenario.seed, stream::MACHINE, u64::from(h.0));
         let (past, inner) = (VecDeque::new(), VecDeque::new());
-        Self { scenario, led, nodes, draw, past, out: Vec::new(), inner }
+        let commands = Commands::default();
+        Self { scenario, led, nodes, draw, commands, past, out: Vec::new(), inner }
     }
 
     /// The engines of this host.
@@ -96,6 +99,7 @@ impl Machine {
             if self.nodes[k].app.next_at <= now {
                 self.nodes[k].app_step(&scenario, led);
             }
+            self.commands_run(led, false);
             self.send_all(&scenario, led, k, io);
             if !scenario.machine.lazy_poll {
                 self.nodes[k].poll(&scenario, led);
@@ -179,7 +183,8 @@ impl Machine {
     /// Time of this machine's next event.
     fn wake_at(&mut self, now: Ps, io: &HostIo<'_, Pkt>) -> Ps {
         let m = &self.scenario.machine;
-        let mut at = self.inner.front().map_or(Ps::MAX, |p| p.0);
+        let inner = self.inner.front().map_or(Ps::MAX, |p| p.0);
+        let mut at = inner.min(self.commands.due());
         for node in &mut self.nodes {
             at = at.min(node.app.next_at);
             if let Some(h) = node.held.front() {
@@ -219,14 +224,20 @@ impl Machine {
         let Some(k) = self.nodes.iter().position(|n| n.slot == slot) else { return };
         match what {
             Incident::Restart { gentle, .. } => {
+                let all = if scenario.sharded { 0..self.nodes.len() } else { k..k + 1 };
                 if gentle {
-                    let node = &mut self.nodes[k];
-                    node.engine.shutdown();
                     led.disturbed = true;
                     let hosts = (scenario.hosts, &scenario.slots[..]);
-                    node.poll_transmit(led, hosts, 64, &mut self.out);
+                    for node in &mut self.nodes[all] {
+                        node.engine.shutdown();
+                        node.poll_transmit(led, hosts, 64, &mut self.out);
+                    }
                 }
-                self.nodes[k].restart(&scenario, led);
+                if scenario.sharded {
+                    self.device_restart(&scenario, led);
+                } else {
+                    self.nodes[k].restart(&scenario, led, None);
+                }
                 // Packets that had left the engine still leave the machine.
                 self.nodes[k].refused.extend(self.out.drain(..));
             }
@@ -301,6 +312,12 @@ impl Machine {
 
     /// Posts new requests: a message to every engine.
     fn probe(&mut self, s: &Scenario, led: &mut Ledger, round: u64) {
+        if s.sharded {
+            // A host that has lost a handle gets it back from its device, in all shards.
+            let ips = (0..s.hosts).map(ip_of).map(Command::HandleNew);
+            self.nodes[0].orders.extend(ips);
+            self.commands_run(led, true);
+        }
         let engines = (s.hosts as usize * s.slots.len()) as u16;
         for node in &mut self.nodes {
             node.poll(s, led);

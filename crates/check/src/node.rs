@@ -9,11 +9,12 @@ use crate::mirror::{Mirror, MrModel, QpModel};
 use crate::packet::Pkt;
 use crate::recorder::Recorder;
 use crate::scenario::{Scenario, stream};
+use crate::shards::{Command, RegionPlan};
 use rustc_hash::FxHashMap;
 use srd_core::wire::{AckBlock, Verdict};
 use srd_core::{
-    Access, AhId, CqId, Endpoint, Engine, EngineConfig, PathMask, PdId, QpInit, QpModify, QpState,
-    QpType, Rng, Time,
+    Access, AhId, CqId, Endpoint, Engine, EngineConfig, MrKey, PathMask, PdId, QpInit, QpModify,
+    QpState, QpType, Rng, Time,
 };
 use srd_fabric::{Fault, Ps, US};
 use std::collections::{BTreeMap, VecDeque};
@@ -174,11 +175,20 @@ pub struct Node {
     pub newest: FxHashMap<Endpoint, Newest>,
     /// Denied paths by address.
     pub denied: BTreeMap<IpAddr, PathMask>,
+    /// Commands for all shards of its device, if it is a shard.
+    pub(crate) orders: Vec<Command>,
 }
 
 impl Node {
-    /// Creates an engine with its usual objects.
-    pub fn new(s: &Scenario, led: &mut Ledger, id: u16, host: u32, slot: u8) -> Self {
+    /// Creates an engine with its usual objects; those of a shard are the objects of the first
+    /// shard of its device.
+    pub fn new(
+        s: &Scenario,
+        led: &mut Ledger,
+        id: u16,
+        (host, slot): (u32, u8),
+        first: Option<&Self>,
+    ) -> Self {
         let cfg = s.config_of(host, slot);
         let mut d = Draw::new(s.seed, stream::ENGINE, u64::from(id));
         let origin = d.pick(&[1, 1_000_000_000, 68_700_000_000, 1 << 50]) + d.below(1_000_000);
@@ -219,8 +229,9 @@ impl Node {
             ring,
             newest: FxHashMap::default(),
             denied: BTreeMap::new(),
+            orders: Vec::new(),
         };
-        node.furnish(s, led);
+        node.furnish(s, led, first);
         node
     }
 
@@ -244,7 +255,7 @@ impl Node {
     }
 
     /// Creates the usual objects.
-    fn furnish(&mut self, s: &Scenario, led: &mut Ledger) {
+    fn furnish(&mut self, s: &Scenario, led: &mut Ledger, first: Option<&Self>) {
         let m = &s.machine;
         self.pds = (0..2).map(|_| self.engine.pd_create().expect("room for two")).collect();
         self.cq = self.engine.cq_create(m.cq_depth).expect("room for one");
@@ -262,6 +273,9 @@ impl Node {
         if s.profile.ops[5] > 0 {
             self.qp_add(s, led, now, QpType::Ud);
         }
+        if let Some(first) = first {
+            return self.furnish_as(led, first);
+        }
         for _ in 0..2 {
             self.mr_add(led);
         }
@@ -270,8 +284,22 @@ impl Node {
         }
     }
 
-    /// Kills and restarts the engine.
-    pub fn restart(&mut self, s: &Scenario, led: &mut Ledger) {
+    /// Gives a shard the regions and handles of the first one.
+    fn furnish_as(&mut self, led: &mut Ledger, first: &Self) {
+        self.engine.region_keys_as(&first.engine);
+        for r in led.public[usize::from(first.id)].regions.clone() {
+            let pd = PdId(first.mirror.mrs[&r.key].pd);
+            let plan = RegionPlan { addr: r.addr, len: r.len, access: r.access, pd };
+            let region = self.region_enter(led, plan, Some(MrKey(r.key)));
+            led.public[usize::from(self.id)].regions.extend(region);
+        }
+        for &(ah, ip) in &first.mirror.ahs {
+            self.handle_enter(led, ip, Some(ah));
+        }
+    }
+
+    /// Kills and restarts the engine; `first` as in [`Node::new`].
+    pub fn restart(&mut self, s: &Scenario, led: &mut Ledger, first: Option<&Self>) {
         for req in &mut led.reqs {
             if req.owner == self.id && req.state == ReqState::Live {
                 req.state = ReqState::Orphan;
@@ -296,7 +324,8 @@ impl Node {
         self.counts = (0, 0, 0);
         led.note(|| format!("engine {} starts life {}", self.id, self.epoch));
         self.deny_again(now);
-        self.furnish(s, led);
+        self.orders.clear();
+        self.furnish(s, led, first);
     }
 
     /// Creates a queue pair and moves it to RTS.
@@ -344,21 +373,35 @@ impl Node {
 
     /// Registers a region.
     pub fn mr_add(&mut self, led: &mut Ledger) {
+        let plan = self.region_draw();
+        let region = self.region_enter(led, plan, None);
+        led.public[usize::from(self.id)].regions.extend(region);
+    }
+
+    /// Some region.
+    pub(crate) fn region_draw(&mut self) -> RegionPlan {
         let d = &mut self.app.draw;
         let (addr, len) =
             (d.pick(&[0x1000, 1 << 40, u64::MAX - (1 << 20)]), d.pick(&[4096, 65_536]));
         let all = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
         let access = Access(d.pick(&[all, all, all, Access::REMOTE_READ, Access::REMOTE_WRITE]));
         let pd = if d.percent(5) { self.pds[1] } else { self.pds[0] };
-        let Ok(key) = self.engine.mr_register(pd, addr, len, access) else {
-            return led.fail(Oracle::Post, "a small region was refused".into());
-        };
+        RegionPlan { addr, len, access, pd }
+    }
+
+    /// Notes a region that the engine has registered.
+    pub(crate) fn region_known(
+        &mut self,
+        led: &mut Ledger,
+        plan: RegionPlan,
+        key: MrKey,
+    ) -> Region {
+        let RegionPlan { addr, len, access, pd } = plan;
         let id = led.regions.len() as u32;
         led.regions.push((self.id, key.0));
         let twice = self.mirror.mrs.insert(key.0, MrModel { id, addr, len, access, pd: pd.0 });
         led.require(twice.is_none(), Oracle::Destroyed, || format!("{key:?} was returned twice"));
-        let region = Region { owner: self.id, id, key: key.0, addr, len, access };
-        led.public[usize::from(self.id)].regions.push(region);
+        Region { owner: self.id, id, key: key.0, addr, len, access }
     }
 
     /// Creates an address handle if there is room.

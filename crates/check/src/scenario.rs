@@ -9,6 +9,7 @@ use crate::hostile;
 use crate::packet::ip_of;
 #[cfg(feature = "sealed")]
 use crate::sealed;
+use crate::shards;
 use crate::workload::{Profile, Workload};
 use srd_core::EngineConfig;
 use srd_core::config::{Integrity, PathPolicy, RatePolicy};
@@ -148,6 +149,8 @@ pub struct Scenario {
     pub hosts: u32,
     /// Slots of each host's engines.
     pub slots: Vec<u8>,
+    /// Whether the engines of a host are the shards of one device.
+    pub sharded: bool,
     /// Behaviour of the machines.
     pub machine: Machine,
     /// Configuration that all engines start from.
@@ -193,6 +196,8 @@ pub(crate) mod stream {
     pub const BURST: u64 = 140;
     /// Chosen in the same way as `FOCUS`: no seed of the corpus has denied paths.
     pub const DENIAL: u64 = 145;
+    /// Chosen in the same way as `FOCUS`: no seed of the corpus has devices of several shards.
+    pub const SHARDS: u64 = 849;
 }
 
 impl Scenario {
@@ -226,6 +231,8 @@ impl Scenario {
         let second = shape.pick(&[1, 1, 7, 255]);
         let slots = if two { vec![0, second] } else { vec![0] };
         let slots = focus::slots(workload, slots);
+        let shards = shards::draw(seed);
+        let slots = shards::slots(shards, workload, slots);
         let mut config = config_draw(&mut knobs, workload, &link);
         focus::config(seed, workload, &mut config);
         config.integrity = focus::integrity_draw(seed);
@@ -252,6 +259,7 @@ impl Scenario {
             topology,
             hosts,
             slots,
+            sharded: shards.is_some(),
             machine,
             config,
             heal_at,
@@ -284,7 +292,10 @@ impl Scenario {
         let mut c = self.config.clone();
         c.ip = ip_of(host);
         c.slot = slot;
-        let id = u64::from(host) << 8 | u64::from(slot);
+        // The shards of a device are configured alike.
+        let own = if self.sharded { 0 } else { slot };
+        c.engines_of_device = if self.sharded { self.slots.len() as u32 } else { 1 };
+        let id = u64::from(host) << 8 | u64::from(own);
         let mut d = Draw::new(self.seed, stream::KNOBS, 1 + id);
         // Engines may have different configurations.
         if d.percent(15) {
@@ -340,6 +351,9 @@ impl Scenario {
                 c.rate.policy,
                 if c.rate.credits { " with credits" } else { "" }
             ));
+        }
+        if self.sharded {
+            out.push("the engines of a host are the shards of one device".to_owned());
         }
         out.push(format!("{:?}", self.machine));
         let faults = self.faults.iter().map(|(at, f)| (*at, format!("{f:?}")));

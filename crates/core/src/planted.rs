@@ -273,6 +273,13 @@ bugs! {
     DeniedAcked,
     /// Handshakes and answers to strangers take denied paths.
     DeniedOpened,
+    "shards":
+    /// A handle that another engine of the device has numbered is not found by its address.
+    ShardHandleUnfound,
+    /// A region that another engine of the device has registered has all rights.
+    ShardRegionRights,
+    /// A region stays in the engines of a device but the first when it is deregistered.
+    ShardRegionStays,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -80,7 +80,7 @@ pub(crate) fn node() -> (Scenario, Node, Ledger) {
     let s = Scenario::from_seed(1, Limits { classes: Classes::default(), ..Limits::NONE });
     let public = vec![Public::default(); s.hosts as usize * s.slots.len()];
     let mut led = Ledger { public, ..Ledger::default() };
-    let node = Node::new(&s, &mut led, 0, 0, s.slots[0]);
+    let node = Node::new(&s, &mut led, 0, (0, s.slots[0]), None);
     (s, node, led)
 }
 

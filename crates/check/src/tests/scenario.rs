@@ -135,7 +135,7 @@ fn every_workload_and_every_topology_comes() {
     }
     assert_eq!(kinds.len(), Workload::ALL.len() + Workload::FOCUSED.len(), "{kinds:?}");
     assert_eq!(hosts, BTreeSet::from([2, 4]));
-    assert_eq!(slots, BTreeSet::from([1, 2, 4]));
+    assert_eq!(slots, BTreeSet::from([1, 2, 3, 4]));
 }
 
 #[test]

@@ -178,6 +178,10 @@ impl AhTable {
                 self.slots.resize(self.slots.len().max(i + 1), AhSlot::Free);
             }
         }
+        if planted!(ShardHandleUnfound) {
+            self.slots[i] = AhSlot::Used(ah);
+            return true;
+        }
         self.enter(id, ah);
         true
     }
