@@ -7,9 +7,15 @@
 //! Each number is a run with as many shards. Two processes write 64 KiB pieces, in packets of
 //! 1400 bytes, into the memory of a device that this process has; the device's threads do all the
 //! work of this process. Columns: packets per second of the clock, packets per second of processor
-//! time of this process, and processors that it used. The middle column says what the same
-//! processor takes when others work beside it; the first one depends on how many processors are
-//! left beside the senders.
+//! time of this process, processors that it used, and packets per call that receives. The second
+//! says what the same processor takes when others work beside it; the first depends on how many
+//! processors are left beside the senders.
+//!
+//! On a machine with few processors the senders need what a second shard would take. There,
+//! `quarter` as the first argument gives each thread of the device a quarter of a processor, by a
+//! control group (as root, where groups of version 1 are at `/sys/fs/cgroup/cpu`): as if the device
+//! had slow processors of its own, and the senders the rest. The first column then says what a
+//! second shard gains.
 
 use srd::{Access, Device, DeviceConfig, Progress, QpInit, Qpn, SendWr};
 use std::{
@@ -33,17 +39,57 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(3);
 /// Ticks of a second in `/proc/self/stat`, on all Linux machines.
 const TICKS: f64 = 100.0;
+/// Folder of the control groups that limit processor time.
+const GROUPS: &str = "/sys/fs/cgroup/cpu";
+/// A thread of the device runs one of four milliseconds; the kernel takes no shorter periods.
+const PERIOD_US: u32 = 4_000;
 
 fn main() -> Result<()> {
     let args: Vec<String> = env::args().skip(1).collect();
     if args.first().is_some_and(|first| first == "send") {
         return send(&args[1..]);
     }
-    println!("shards  packets/s  packets/CPU-s  CPUs");
-    for shards in &args {
-        receive(shards.parse()?)?;
+    let quarter = args.first().is_some_and(|first| first == "quarter");
+    println!("shards  packets/s  packets/CPU-s  CPUs  packets/call");
+    for shards in &args[usize::from(quarter)..] {
+        receive(shards.parse()?, quarter)?;
     }
     Ok(())
+}
+
+/// Control groups, one for each thread of a device, which may run a quarter of the time.
+struct Quarters(Vec<String>);
+
+impl Quarters {
+    fn new() -> Result<Self> {
+        let mut all = Self(Vec::new());
+        for task in fs::read_dir("/proc/self/task")? {
+            let task = task?;
+            if fs::read_to_string(task.path().join("comm"))?.trim() != "srd-engine" {
+                continue;
+            }
+            let tid = task.file_name().to_string_lossy().into_owned();
+            let group = format!("{GROUPS}/srd-shards-{tid}");
+            fs::create_dir(&group)?;
+            all.0.push(group.clone());
+            fs::write(format!("{group}/cpu.cfs_period_us"), PERIOD_US.to_string())?;
+            fs::write(format!("{group}/cpu.cfs_quota_us"), (PERIOD_US / 4).to_string())?;
+            fs::write(format!("{group}/tasks"), tid)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Quarters {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            // The thread is gone or goes back, so that the group can be removed.
+            if let Ok(tid) = fs::read_to_string(format!("{group}/tasks")) {
+                let _ = fs::write(format!("{GROUPS}/tasks"), tid.trim());
+            }
+            let _ = fs::remove_dir(group);
+        }
+    }
 }
 
 fn device(shards: u16) -> Result<Device> {
@@ -61,8 +107,9 @@ fn processor_time() -> Result<f64> {
     Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / TICKS)
 }
 
-fn receive(shards: u16) -> Result<()> {
+fn receive(shards: u16, quarter: bool) -> Result<()> {
     let device = device(shards)?;
+    let _quarters = quarter.then(Quarters::new).transpose()?;
     let (pd, cq) = (device.pd_create()?, device.cq_create(64)?);
     let qps = (0..QPS).map(|_| pd.qp_create(&QpInit::srd(&cq, &cq)));
     let qps = qps.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -81,18 +128,26 @@ fn receive(shards: u16) -> Result<()> {
     let mut senders = (0..SENDERS).map(sender).collect::<io::Result<Vec<_>>>()?;
     thread::sleep(WARM_UP);
     let look = || -> Result<_> {
-        Ok((device.counters()?.engine.rx_pkts, processor_time()?, Instant::now()))
+        let counters = device.counters()?;
+        let calls = counters.datapath.rx_syscalls;
+        Ok((counters.engine.rx_pkts, calls, processor_time()?, Instant::now()))
     };
-    let (packets, cpu, at) = look()?;
+    let (packets, calls, cpu, at) = look()?;
     thread::sleep(MEASURED);
-    let (packets_after, cpu_after, now) = look()?;
+    let (packets_after, calls_after, cpu_after, now) = look()?;
     for sender in &mut senders {
         drop(sender.stdin.take());
         sender.wait()?;
     }
     let (n, cpu) = ((packets_after - packets) as f64, cpu_after - cpu);
     let wall = (now - at).as_secs_f64();
-    println!("{shards:>6}  {:>9.0}  {:>13.0}  {:>4.2}", n / wall, n / cpu, cpu / wall);
+    println!(
+        "{shards:>6}  {:>9.0}  {:>13.0}  {:>4.2}  {:>12.1}",
+        n / wall,
+        n / cpu,
+        cpu / wall,
+        n / (calls_after - calls) as f64
+    );
     Ok(())
 }
 

@@ -115,11 +115,11 @@ pub struct DeviceConfig {
     /// The first shard has the configured `slot`, the others the next free ones.
     pub shards: u16,
     /// Further networks that the device sends and receives on (*rails*): interfaces or addresses,
-    /// each with the bits of its network, as `e1/16, 10.2.0.7/16`, up to three beside its own, which
-    /// may be in the list. Path *k* leaves by rail *k* modulo their number. All hosts need the same
-    /// rails, and the same number in the network of each. Peers name the device's own address only.
-    /// The environment variable `SRD_RAILS` unless set otherwise; `docs/deploy.md` says what is
-    /// gained. No effect with `datapath`.
+    /// each with the bits of its network, as `e1/16, 10.2.0.7/16`, up to three beside its own,
+    /// which may be in the list. Path *k* leaves by rail *k* modulo their number. All hosts need
+    /// the same rails, and the same number in the network of each. Peers name the device's own
+    /// address only. The environment variable `SRD_RAILS` unless set otherwise; `docs/deploy.md`
+    /// says what is gained. No effect with `datapath`.
     pub rails: Option<String>,
     /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =
     /// random, so that requests to a former process in the same slot rarely find a queue pair. For

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A device at an address of its own, over two networks if `joined`.
-fn device(joined: bool) -> Device {
+fn device(joined: bool, shards: u16) -> Device {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     let host = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -18,7 +18,7 @@ fn device(joined: bool) -> Device {
     let second = Ipv4Addr::new(127, network + 1, low, host);
     config.rails = joined.then(|| format!("{second}/16"));
     (config.paths, config.mtu, config.key_file, config.seal) = (8, Some(1024), None, None);
-    (config.progress, config.shards) = (THREAD, 1);
+    (config.progress, config.shards) = (THREAD, shards);
     Device::open(config).unwrap()
 }
 
@@ -56,7 +56,7 @@ fn echoed(a: &Device, b: &Device) -> Vec<bool> {
 
 #[test]
 fn paths_of_both_networks_carry_packets_between_the_same_two_addresses() {
-    let (a, b) = (device(true), device(true));
+    let (a, b) = (device(true, 1), device(true, 1));
     writes(&a, &b, 4 << 20);
     assert_eq!(echoed(&a, &b), [true; 8]);
     writes(&b, &a, 4 << 20);
@@ -69,13 +69,30 @@ fn paths_of_both_networks_carry_packets_between_the_same_two_addresses() {
 /// To a peer with one network, the paths of the other are dead from the beginning.
 #[test]
 fn a_peer_with_one_network_is_reached_all_the_same() {
-    let (a, b) = (device(true), device(false));
+    let (a, b) = (device(true, 1), device(false, 1));
     writes(&a, &b, 2 << 20);
     let (to_b, to_a) = (echoed(&a, &b), a.context_stats().unwrap());
     assert!(to_b.iter().step_by(2).all(|&echoed| echoed), "{to_b:?}");
     assert!(to_b.iter().skip(1).step_by(2).all(|&echoed| !echoed), "{to_b:?}");
     assert_eq!(to_a.len(), 1, "nobody else has answered");
     writes(&b, &a, 2 << 20);
+}
+
+/// Every shard has its own port in each network.
+#[test]
+fn devices_of_several_shards_use_both_networks_too() {
+    let (a, b) = (device(true, 3), device(true, 2));
+    assert_eq!((a.shard_count(), b.shard_count()), (3, 2));
+    let ends = [&a, &b].map(|d| (d.pd_create().unwrap(), d.cq_create(4).unwrap()));
+    let mut held = Vec::new();
+    for _ in 0..6 {
+        writes(&a, &b, 1 << 20);
+        // New queue pairs go to the shard with the fewest.
+        held.extend(ends.iter().map(|(pd, cq)| pd.qp_create(&QpInit::srd(cq, cq)).unwrap()));
+    }
+    assert_eq!(echoed(&a, &b), [true; 8]);
+    let peers = b.context_stats().unwrap();
+    assert!(peers.len() > 1 && peers.iter().all(|c| c.peer.ip == a.ip()), "{peers:?}");
 }
 
 #[test]

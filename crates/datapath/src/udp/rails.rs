@@ -1,9 +1,9 @@
 //! Several networks under one device: path *k* leaves by rail *k* modulo their number.
 //!
-//! Above the datapath a device and its peers have one address each, that on rail 0. Packets of other
-//! paths go to the address that a peer has on another rail, which follows from its first one: all
-//! rails give a host the same number within their networks (10.0.7.1/16 and 10.1.7.1/16). So no peer
-//! can name an address that packets shall go to.
+//! Above the datapath a device and its peers have one address each, that on rail 0. Packets of
+//! other paths go to the address that a peer has on another rail, which follows from its first one:
+//! all rails give a host the same number within their networks (10.0.7.1/16 and 10.1.7.1/16). So no
+//! peer can name an address that packets shall go to.
 
 use super::config::{OpenError, UdpConfig};
 use core::net::{IpAddr, SocketAddr};

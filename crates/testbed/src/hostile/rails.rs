@@ -30,8 +30,12 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// switches and the timers of the cut rail share the processors.
 const SHARE_MIN: f64 = 0.7;
 
-/// Share of the sum of both rails' rates that one device over both must reach.
-const SUM_MIN: f64 = 0.85;
+/// Rate of all links where one device uses both rails: so little that links bound the rate and not
+/// the processors, which both ends and all switches share.
+const JOINED_BITS_PER_SEC: u64 = 50_000_000;
+/// Share of the sum of both rails' rates that one device over both must reach. It is below 1
+/// because the rate yields to a queue at either rail.
+const SUM_MIN: f64 = 0.8;
 /// Duration of the use of one rail while the other is cut off.
 const ALONE_TIME: Duration = Duration::from_secs(3);
 
@@ -155,7 +159,13 @@ pub fn check() -> Result<String> {
 /// A block was lost, refused, duplicated or damaged; a rate is too low; an end was told that its
 /// peer is gone.
 pub fn joined() -> Result<String> {
-    let spec = FabricSpec { hosts: 1, rails: 2, ..FabricSpec::default() };
+    let spec = FabricSpec {
+        hosts: 1,
+        rails: 2,
+        host_bits_per_sec: JOINED_BITS_PER_SEC,
+        uplink_bits_per_sec: JOINED_BITS_PER_SEC,
+        ..FabricSpec::default()
+    };
     let (fabric, _) = Fabric::build(&spec)?;
     let [first, second] = {
         let mut first = Rail::open(&fabric, 0, None)?;
