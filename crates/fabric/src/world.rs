@@ -524,6 +524,11 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     pub fn tap_set(&mut self, tap: Option<Box<dyn Tap<P> + Send>>) {
         self.net.tap = tap;
     }
+
+    /// Removes the observer of packets, so that another one can hand on to it.
+    pub fn tap_take(&mut self) -> Option<Box<dyn Tap<P> + Send>> {
+        self.net.tap.take()
+    }
 }
 
 /// Folds four words into the run hash; their multiplications are independent of each other.

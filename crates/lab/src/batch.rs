@@ -81,6 +81,7 @@ pub fn jobs_of(file: &SpecFile, seeds: Option<Seeds>) -> Vec<Job> {
         for seed in seeds.first..=seeds.last {
             let mut spec = spec.clone();
             spec.measure.observe &= seed == seeds.first;
+            spec.measure.timeline &= seed == seeds.first;
             jobs.push(Job { spec, seed, folder: file.folder.clone() });
         }
     }

@@ -5,6 +5,7 @@
 mod fields;
 mod merge;
 mod paper;
+mod perfetto;
 
 use crate::batch::{Seeds, jobs_of, run_all};
 use crate::figures::figures;
@@ -17,6 +18,7 @@ use crate::spec::{EMBEDDED, SpecFile, embedded};
 use crate::{guards, level};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use perfetto::Recording;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
@@ -100,6 +102,10 @@ pub struct Run {
     /// Write the table, CSV, JSON and a page with plots into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Record the first run of the only case for Perfetto (https://ui.perfetto.dev) into this file:
+    /// messages, paths, losses, windows, rates and round trips over time
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     /// Omit speed and memory, which differ from run to run; all other figures follow from the seeds
     #[arg(long)]
     no_cost: bool,
@@ -218,6 +224,7 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
         set: o.set.clone(),
         sweep: o.sweep.clone(),
         observe: o.out.is_some(),
+        timeline: o.perfetto.is_some(),
     };
     let file = request.load().map_err(Failure::Usage)?;
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
@@ -244,6 +251,8 @@ fn run(o: &Run, program: Program) -> Result<(), Failure> {
         let fail = |e| Failure::Failed(format!("{}: {e}", folder.display()));
         std::fs::create_dir_all(folder).map_err(fail)?;
     }
+    let recording = o.perfetto.as_deref().map(|path| Recording::new(path, &files));
+    let mut recording = recording.transpose()?;
     let (begin, mut experiments, mut runs) = (Instant::now(), 0, 0);
     for (name, file) in files.into_iter().filter(|(_, f)| !f.cases.is_empty()) {
         if name == guards::NAME {
@@ -256,6 +265,9 @@ fn run(o: &Run, program: Program) -> Result<(), Failure> {
         let results = run_all(&jobs, threads, &|done| bar.set_position(done as u64));
         bar.finish_and_clear();
         let results = results.map_err(Failure::Usage)?;
+        if let Some(recording) = recording.take() {
+            recording.write(&results[0])?;
+        }
         (experiments, runs) = (experiments + 1, runs + results.len());
         let text = text_of(&results, !o.no_cost);
         io::stdout().lock().write_all(text.as_bytes())?;
@@ -326,6 +338,9 @@ fn command_line(o: &Run, program: Program, name: &str) -> String {
     o.sweep.iter().for_each(|sweep| add("sweep", sweep));
     if let Some(folder) = &o.out {
         add("out", &folder.to_string_lossy());
+    }
+    if let Some(file) = &o.perfetto {
+        add("perfetto", &file.to_string_lossy());
     }
     for (given, flag) in [(o.quick, " --quick"), (o.no_cost, " --no-cost")] {
         line += if given { flag } else { "" };

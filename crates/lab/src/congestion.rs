@@ -80,6 +80,7 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         observation: None,
         order: None,
         trace: None,
+        timeline: None,
         state: HostState::default(),
         phase_ps: None,
         app: None,

@@ -11,6 +11,7 @@ use crate::observe::{Counted, Resent};
 use crate::packet::{LabPacket, wire_bytes};
 use crate::rounds::WARM;
 use crate::state::HostState;
+use crate::timeline::{EngineEvents, Posted, Recorder, SPORT_BASE};
 use crate::watch::{Watch, WatchSpec, address_of, place_of};
 use kernel::Kernel;
 use rustc_hash::FxHashMap;
@@ -37,8 +38,6 @@ const POSTED_MAX: u32 = 64;
 /// Length of every host's region, which exceeds any flow.
 const REGION_BYTES: u64 = 1 << 62;
 const QKEY: u32 = 0x11;
-/// First source port; the path index is added.
-const SPORT_BASE: u16 = 49_152;
 
 /// Translation of flows into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +104,7 @@ pub struct Remote {
 
 /// One simulated host.
 pub struct SrdHost {
-    engine: Engine,
+    engine: Engine<EngineEvents>,
     id: HostId,
     settings: SrdSettings,
     board: SharedBoard,
@@ -132,15 +131,27 @@ pub struct SrdHost {
     share: Option<Share>,
 }
 
+/// Address of host 0: 10.0.0.0.
+const IP_FIRST: u32 = 0x0A00_0000;
+
 /// Address of a host: 10.0.0.0 plus its number.
 pub fn ip_of(host: HostId) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 + host.0))
+    IpAddr::V4(Ipv4Addr::from_bits(IP_FIRST + host.0))
 }
 
 fn host_of(ip: IpAddr) -> HostId {
     match ip {
-        IpAddr::V4(v4) => HostId(v4.to_bits().wrapping_sub(0x0A00_0000)),
+        IpAddr::V4(v4) => HostId(v4.to_bits().wrapping_sub(IP_FIRST)),
         IpAddr::V6(_) => unreachable!("hosts of the lab have IPv4 addresses"),
+    }
+}
+
+/// Name of an operation in a recording.
+const fn name_of(op: Opcode) -> &'static str {
+    match op {
+        Opcode::Send | Opcode::SendImm => "send",
+        Opcode::Write | Opcode::WriteImm => "write",
+        Opcode::Read => "read",
     }
 }
 
@@ -163,11 +174,13 @@ impl SrdHost {
         settings: SrdSettings,
         seed: u64,
         board: SharedBoard,
+        recorder: Recorder,
     ) -> Result<Self, String> {
         let mut cfg = settings.engine.clone();
         cfg.ip = ip_of(id);
         let full = OVERHEAD_BYTES as u32 - 16 + u32::from(cfg.mtu);
-        let mut engine = Engine::new(cfg, Rng::from_seed(seed), time_of(0), ())?;
+        let events = EngineEvents::new(recorder, id, EPOCH_NS, IP_FIRST);
+        let mut engine = Engine::new(cfg, Rng::from_seed(seed), time_of(0), events)?;
         let watch = Watch::new(settings.watch);
         let fail = |e| format!("an object of host {} was refused: {e:?}", id.0);
         let pd = engine.pd_create().map_err(fail)?;
@@ -325,7 +338,7 @@ impl SrdHost {
     }
 
     /// The engine, read-only.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Engine<EngineEvents> {
         &self.engine
     }
 
@@ -379,10 +392,16 @@ impl SrdHost {
                 imm: if self.settings.messages && !warm { m.round } else { s.flow },
             };
             match self.engine.post_send(time_of(now), s.qp, &wr) {
-                Ok(_) => {
+                Ok(handle) => {
                     m.unposted -= len;
                     m.open += 1;
                     s.open += 1;
+                    if self.engine.observer().is_on() {
+                        let (qpn, to, flow) = (s.qp.0, s.dst, s.flow);
+                        let (op, at_ns) = (name_of(op), now / NS);
+                        let posted = Posted { qpn, to, op, bytes: len as u32, flow, at_ns };
+                        self.engine.observer().posted(handle.0, posted);
+                    }
                 }
                 // A completion of this or another flow frees room.
                 Err(PostRefusal::QueueFull | PostRefusal::CqFull | PostRefusal::NoRoom) => return,
@@ -397,7 +416,13 @@ impl SrdHost {
         while let Some(c) = self.engine.cq_poll(self.cq) {
             self.engine.cq_release(self.cq, 1);
             match c.kind {
-                CompletionKind::Send(..) => posted |= self.send_ended(now, c.wr_id, c.status),
+                CompletionKind::Send(handle, _) => {
+                    if self.engine.observer().is_on() {
+                        let status = if c.status == Status::Ok { "ok" } else { "failed" };
+                        self.engine.observer().ended(handle.0, now / NS, status);
+                    }
+                    posted |= self.send_ended(now, c.wr_id, c.status);
+                }
                 CompletionKind::RecvUnsolicited => {
                     let imm = c.imm.unwrap_or(u32::MAX);
                     let (flow, round) = match (self.settings.messages, imm & WARM == 0) {
@@ -500,6 +525,10 @@ impl SrdHost {
             if !self.completions_take(now) {
                 break;
             }
+        }
+        if self.engine.observer().is_on() && self.engine.observer().sample_due(now / NS) {
+            let contexts = self.engine.context_stats();
+            self.engine.observer().sample(now / NS, &contexts);
         }
         let next = self.engine.next_timeout();
         if next == Time::NEVER {

@@ -249,6 +249,7 @@ pub fn plans_of<'a>(plan: &Plan<'a>, folder: &Path) -> Result<Vec<Plan<'a>>, Str
             rings: plan.rings.clone(),
             model: plan.model.clone().filter(|_| k == 0),
             away: None,
+            recorder: plan.recorder.clone(),
         })
     };
     (0..).zip(groups_of(plan.spec)).map(of).collect()

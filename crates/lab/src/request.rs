@@ -19,6 +19,8 @@ pub struct Request {
     pub sweep: Vec<String>,
     /// Whether series are recorded.
     pub observe: bool,
+    /// Whether the first run of each case is recorded for Perfetto.
+    pub timeline: bool,
 }
 
 impl Request {
@@ -37,6 +39,7 @@ impl Request {
         cases_check(name, &file)?;
         for case in &mut file.cases {
             case.measure.observe |= self.observe;
+            case.measure.timeline |= self.timeline;
         }
         Ok(file)
     }

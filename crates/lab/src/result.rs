@@ -20,6 +20,7 @@ use srd_core::config::EngineConfig;
 use srd_core::counters::Counters;
 use srd_fabric::{Drops, FlowLimitStats, Ps};
 use srd_rivals::TcpConfig;
+use srd_timeline::Timeline;
 
 /// Results of one run.
 #[derive(Clone, Debug)]
@@ -87,6 +88,8 @@ pub struct RunResult {
     pub order: Option<OrderCost>,
     /// What the network saw of packets, if `spec.measure.trace` is set.
     pub trace: Option<TraceOutcome>,
+    /// The recording for Perfetto, if `spec.measure.timeline` is set.
+    pub timeline: Option<Box<Timeline>>,
     /// State that a host keeps for its peers: the most of any host, counted at the end.
     pub state: HostState,
     /// Rings of hosts, if the spec has any.

@@ -288,7 +288,7 @@ pub struct Start {
     parameters: Vec<(String, String)>,
 }
 
-fn run<P: Clone + Traced, H: FlowHost<P> + Repeating>(
+fn run<P: Clone + Traced + 'static, H: FlowHost<P> + Repeating>(
     plan: &Plan<'_>,
     start: &Start,
     make: impl Fn(HostId, u64) -> H,

@@ -5,6 +5,7 @@ use crate::away::Away;
 use crate::board::{FlowEnd, SharedBoard};
 use crate::observe::{Counted, Moment, Observation, Resent, Sampler};
 use crate::spec::Spec;
+use crate::timeline::Recorder;
 use crate::workload::{FlowGroup, Flows};
 use srd_fabric::{Host, HostId, MS, Ps, Rng, US, World};
 
@@ -53,6 +54,8 @@ pub struct Running<'a, P, H> {
     pub tail_ps: Ps,
     seen_arrivals: usize,
     sampler: Option<Sampler>,
+    /// The recording of the run, if it has one.
+    pub recorder: Recorder,
     /// The program in execution, if the flows carry one's messages.
     play: Option<Play<'a>>,
     /// Start of each message of the program, by its operation.
@@ -114,6 +117,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             tail_ps: 0,
             seen_arrivals: 0,
             sampler: None,
+            recorder: Recorder::default(),
             play: flows.program.as_deref().map(|p| Play::new(&p.schedule)),
             sent_at: Vec::new(),
             flow_left: flows.program.as_deref().map_or_else(Vec::new, |p| p.messages.clone()),
@@ -275,7 +279,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         let ends = self.board.ends_from(self.seen_ends);
         self.seen_ends += ends.len();
         for end in ends.iter().filter(|e| e.flow & WARM == 0) {
-            let (i, took) = (end.flow as usize, end.at - self.sent_at[end.round as usize]);
+            let (i, from) = (end.flow as usize, self.sent_at[end.round as usize]);
+            self.recorder.flow(&self.flows.flows[i], i, end.round, from, end.at);
+            let took = end.at - from;
             // A flow counts with its slowest message.
             self.fct[0][i] = self.fct[0][i].max(Some(took));
             self.flow_left[i] -= 1;
@@ -376,6 +382,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         // A flow that a trigger starts again counts with its last run.
         *fct = Some(end.at - start);
         let flow = &self.flows.flows[i];
+        self.recorder.flow(flow, i, end.round, start, end.at);
         let mut seen_at = end.at;
         if let Some(away) = &mut self.away {
             seen_at = away.seen(flow.src, flow.dst, end.at);

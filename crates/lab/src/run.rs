@@ -10,6 +10,7 @@ use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::state::HostState;
 use crate::stats::Summary;
+use crate::timeline::Recorder;
 use crate::trace::TraceOutcome;
 use crate::workload::{Flow, Flows};
 use crate::{
@@ -21,6 +22,9 @@ use std::time::Instant;
 
 /// Seed with which a case is made before any run.
 const SEED_FIRST: u64 = 1;
+
+/// A recording samples windows and rates so many times in one interval of an observation.
+const SAMPLES_PER_INTERVAL: Ps = 10;
 
 /// The transport-independent part of a run.
 pub struct Plan<'a> {
@@ -40,6 +44,8 @@ pub struct Plan<'a> {
     pub model: Option<HostModel>,
     /// Absences of the processors of hosts.
     pub away: Option<AwayModel>,
+    /// The recording of the run, if the spec asks for one.
+    pub recorder: Recorder,
 }
 
 /// Shortest times of a plan's flows.
@@ -172,7 +178,9 @@ fn plan_of<'a>(spec: &'a Spec, folder: &Path, seed: u64) -> Result<Plan<'a>, Str
         fluid::check(&flows)?;
     }
     let away = AwayModel::of(spec, folder, topo.hosts(), &flows)?;
-    Ok(Plan { spec, seed, topo, flows, faults, rings, model, away })
+    let title = format!("{} {}, seed {seed}", spec.name, spec.case);
+    let recorder = Recorder::of(spec.measure.timeline, &title, &topo, &flows.flows);
+    Ok(Plan { spec, seed, topo, flows, faults, rings, model, away, recorder })
 }
 
 /// `index`: set for a flow whose floor is its time alone.
@@ -211,7 +219,7 @@ impl Plan<'_> {
     }
 
     /// Executes the run and assembles its result. `framing`: the transport's, for the floors.
-    pub fn execute<P: Clone, H: Host<P> + Counted>(
+    pub fn execute<P: Clone + 'static, H: Host<P> + Counted>(
         &self,
         running: Running<'_, P, H>,
         framing: &Framing,
@@ -244,13 +252,20 @@ impl Plan<'_> {
     }
 
     /// Executes the run.
-    pub fn ran<P: Clone, H: Host<P> + Counted>(
+    pub fn ran<P: Clone + 'static, H: Host<P> + Counted>(
         &self,
         mut running: Running<'_, P, H>,
         floor_ps: &[Ps],
     ) -> Ran<P, H> {
         if self.spec.measure.observe {
             running.observe(self.interval_ps(floor_ps));
+        }
+        if self.recorder.is_on() {
+            self.recorder.sample_every(self.interval_ps(floor_ps) / SAMPLES_PER_INTERVAL);
+            running.recorder = self.recorder.clone();
+            let is_srd = self.spec.transport == Transport::Srd && self.spec.also.is_empty();
+            let tap = running.world.tap_take();
+            running.world.tap_set(self.recorder.tap(tap, is_srd));
         }
         running.away =
             self.away.clone().map(|model| Away::new(model, self.spec.transport, self.seed));
@@ -345,6 +360,7 @@ impl Plan<'_> {
             observation: ran.observation.take(),
             order: out.order,
             trace: out.trace,
+            timeline: self.recorder.finish(world.now()),
             state: out.state,
             rings: rings::outcomes(world, &self.rings),
             pauses: pauses::outcome(world),

@@ -90,7 +90,8 @@ pub fn hosts_of(
                     if window > 0 { RatePolicy::Fixed } else { RatePolicy::Srd };
                 settings.engine.rate.inflight_fixed_bytes = window;
             }
-            let mut process = SrdHost::new(HostId(h), settings, seed, board.clone())?;
+            let mut process =
+                SrdHost::new(HostId(h), settings, seed, board.clone(), plan.recorder.clone())?;
             if let Some(model) = &model {
                 let id = u64::from(h) | u64::from(k) << 32;
                 process.kernel_set(Arc::clone(model), stream_seed(plan.seed, STREAM_KERNEL, id));
@@ -123,10 +124,11 @@ pub fn hosts_of(
 fn world_of(plan: &Plan<'_>, hosts: Vec<SrdServer>) -> Result<SrdWorld, String> {
     let mut hosts = hosts.into_iter();
     let mut config = away::world_config(plan.spec, WorldConfig::new(plan.seed));
-    // Within windows, hosts share only the board, which records times. Triggers and a trace need
-    // events in order.
+    // Within windows, hosts share only the board, which records times. Triggers and records of
+    // packets need events in order.
     config.windows = plan.flows.program.is_none()
         && !plan.spec.measure.trace
+        && !plan.recorder.is_on()
         && plan.flows.triggers.is_empty()
         && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
     let world =

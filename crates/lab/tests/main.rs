@@ -28,4 +28,5 @@ mod saa;
 mod spraying;
 mod state;
 mod tcp;
+mod timeline;
 mod traces;

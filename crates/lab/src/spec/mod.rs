@@ -681,4 +681,7 @@ pub struct Measure {
     pub phase: bool,
     /// Whether to compute the fluid optimum of the flows.
     pub fluid: bool,
+    /// Whether the run is recorded for Perfetto: set by `--perfetto`, and no field of a file.
+    #[serde(skip)]
+    pub timeline: bool,
 }
