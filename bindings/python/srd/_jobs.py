@@ -98,8 +98,7 @@ class Jobs:
                 continue
             self.done[key] = text
             if self._keep is not None:
-                with open(self._keep, "a", encoding="utf-8") as file:
-                    file.write(json.dumps({"run": key, "result": text}) + "\n")
+                _append(self._keep, json.dumps({"run": key, "result": text}))
             self._progress(key)
         return killed
 
@@ -120,22 +119,44 @@ def _as_completed(futures: Iterable[Any]) -> Iterator[Any]:
 def _kept(keep: str | os.PathLike[str] | None, writer: str) -> dict[str, str]:
     """Results of earlier calls. A last line that was cut is not read."""
     found: dict[str, str] = {}
-    if keep is None or not os.path.exists(keep):
+    if keep is None:
         return found
-    with open(keep, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
+    try:
+        # Before the first job, not after it: whether results can be appended.
+        with open(keep, "ab"):
+            pass
+        lines = pathlib.Path(keep).read_bytes().splitlines(keepends=True)
+        for number, line in enumerate(lines, 1):
             try:
                 entry = json.loads(line)
                 found[entry["run"]] = entry["result"]
             except (ValueError, KeyError, TypeError):
-                if line.endswith("\n"):
+                # Of a last line that was cut there is the beginning. Nothing else is removed.
+                begin = b'{"run": "'
+                if line.endswith(b"\n") or line[: len(begin)] != begin[: len(line)]:
                     raise SpecError(
                         f"{os.fspath(keep)}, line {number}: not written by {writer}; "
                         "name another file"
                     ) from None
-    if found or os.path.getsize(keep):
-        _end_line(keep)
+        if lines and not lines[-1].endswith(b"\n"):
+            _end_line(keep)
+    except OSError as error:
+        raise SpecError(
+            f"results cannot be kept in {os.fspath(keep)}: {error.strerror}; name a file that "
+            "can be written"
+        ) from None
     return found
+
+
+def _append(keep: str | os.PathLike[str], line: str) -> None:
+    try:
+        with open(keep, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise SpecError(
+            f"a result cannot be appended to {os.fspath(keep)}: {error.strerror}; make room and "
+            "call again: what is in the file is not run again"
+        ) from None
 
 
 def _end_line(keep: str | os.PathLike[str]) -> None:

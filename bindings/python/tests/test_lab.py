@@ -189,6 +189,17 @@ class Sweep(unittest.TestCase):
         keep.write_text("something else\n")
         with self.assertRaisesRegex(srd.SpecError, "line 1: not written by srd.lab.sweep"):
             lab.sweep(_smallest(), **options)
+        # A file of something else stays as it is, also where its only line has no end.
+        for text in (b"something else", b"\xff\xfe\x00"):
+            keep.write_bytes(text)
+            with self.assertRaisesRegex(srd.SpecError, "line 1: not written by srd.lab.sweep"):
+                lab.sweep(_smallest(), **options)
+            self.assertEqual(keep.read_bytes(), text)
+        # What cannot be written is refused before anything runs.
+        options["executor"] = lambda: self.fail("nothing is to run")
+        for place in (self.folder, self.folder / "missing" / "kept"):
+            with self.assertRaisesRegex(srd.SpecError, "cannot be kept in"):
+                lab.sweep(_smallest(), **{**options, "keep": place})
 
     def test_what_another_build_kept_is_not_taken(self):
         keep = self.folder / "kept"
