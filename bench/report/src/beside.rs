@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn times_of_fi_pingpong_are_read() {
-        let said = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n\
+        let said = "bytes   #sent  #ack   total     time     MB/sec    usec/xfer   Mxfers/sec\n\
                     64      20k     =20k     2.4m        0.35s      7.24       8.84       0.11\n";
         assert_eq!(libfabric_us(said), Some(8.84));
         assert_eq!(libfabric_us("no table\n"), None);

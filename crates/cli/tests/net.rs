@@ -330,7 +330,7 @@ fn floods_liars_and_dead_readers_do_not_stop_transfers() {
 #[test]
 fn a_short_soak_loses_nothing() {
     let Some(net) = Net::open("soak") else { return };
-    let said = net.ok(&["soak", "--for", "5s"]);
+    let said = net.ok(&["soak", "--for", "10s"]);
     assert!(said.contains(": 0 lost, 0 twice, 0 damaged, 0 failed"), "{said}");
 }
 

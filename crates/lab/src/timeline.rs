@@ -1,6 +1,6 @@
-//! Records a run for Perfetto (`--perfetto`): messages of each queue pair, what is in flight on each
-//! path, losses, retransmissions and changes of paths, and the sender's window, rate and round trips
-//! over time. A recording changes nothing.
+//! Records a run for Perfetto (`--perfetto`): messages of each queue pair, what is in flight on
+//! each path, losses, retransmissions and changes of paths, and the sender's window, rate and round
+//! trips over time. A recording changes nothing.
 //!
 //! SRD's engines tell what they do; of other transports only flows and the network's losses are
 //! known.

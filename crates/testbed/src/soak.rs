@@ -26,7 +26,8 @@ use std::{
 
 /// Duration of one run of the steady flows.
 const RUN: Duration = Duration::from_secs(5);
-/// Number of runs after which memory is compared, because pools and tables fill first.
+/// Number of runs after which memory is compared, because pools and tables fill first. A soak that
+/// has no more runs compares none.
 const SETTLE_RUNS: u32 = 4;
 /// Allowed growth of memory after that, because allocators keep some.
 const GROWTH_BYTES: u64 = 2 << 20;
@@ -98,7 +99,7 @@ pub fn run(args: &SoakArgs) -> Result {
     let mut memory = Vec::new();
     let (began, busy) = (Instant::now(), Busy::start());
     let mut said = Instant::now();
-    while began.elapsed() < args.time || sum.runs <= SETTLE_RUNS {
+    while sum.runs == 0 || began.elapsed() < args.time {
         let out = one(&fabric, &mut side, args, &mut dice, &mut sum)?;
         sum.take(&out);
         let counted = side.counters()?;

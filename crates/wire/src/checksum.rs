@@ -38,8 +38,8 @@ impl Checksum {
     }
 }
 
-/// The CRC-32C of `bytes`. The one caller of the library's function in a program: only then does the
-/// linker see that its tables for other polynomials are not used, and leave them out.
+/// The CRC-32C of `bytes`. The one caller of the library's function in a program: only then does
+/// the linker see that its tables for other polynomials are not used, and leave them out.
 #[inline(never)]
 fn crc(bytes: &[u8]) -> u32 {
     crc32_iscsi(bytes)
