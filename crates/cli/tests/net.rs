@@ -319,6 +319,13 @@ fn a_cut_rail_does_not_affect_the_other() {
     assert_eq!(said.matches(" passed ").count(), 1, "{said}");
 }
 
+#[test]
+fn a_device_over_two_rails_loses_nothing_with_one_of_them() {
+    let Some(net) = Net::open("joined-rails") else { return };
+    let said = net.ok(&["check", "joined-rails"]);
+    assert_eq!(said.matches(" passed ").count(), 1, "{said}");
+}
+
 /// All checks except those of speed, because other programs may use the processors.
 #[test]
 fn floods_liars_and_dead_readers_do_not_stop_transfers() {
