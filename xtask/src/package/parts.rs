@@ -132,6 +132,8 @@ fn by_zig(glibc: &str, arch: &str) -> Result<verbs::By> {
     run(&mut command("rustup", &["target", "add", &triple]))?;
     let variable = triple.replace('-', "_");
     let mut options = vec!["--target".into(), triple.clone()];
+    // A dependency that is also a shared library for C (crc-fast) is linked, too.
+    options.extend(["--config".into(), format!("target.{triple}.linker={compiler:?}")]);
     for (tool, at) in [("CC", &compiler), ("AR", &archiver)] {
         options.extend(["--config".into(), format!("env.{tool}_{variable}={at:?}")]);
     }
