@@ -3,7 +3,7 @@
 use super::{Parts, VERSION, deb, install, python, stage, tree, wheel};
 use crate::{
     Result,
-    process::{command, output, root, run},
+    process::{cargo, command, output, root, run},
     tools,
 };
 use std::{
@@ -17,6 +17,9 @@ use std::{
 
 /// First UDP port of the servers that are started here.
 const PORT_BASE: &str = "23500";
+/// What crates.io would get: the library for Rust, and the crates of this workspace that it uses.
+const PUBLISHED: [&str; 6] =
+    ["srd-wire", "srd-core", "srd-seal", "srd-datapath", "srd-share", "srd"];
 /// What the Debian package depends on.
 const BASE: [&str; 2] = ["libc6", "libgcc-s1"];
 
@@ -26,6 +29,7 @@ const BASE: [&str; 2] = ["libc6", "libgcc-s1"];
 /// A package cannot be built, installed, used or removed.
 pub fn run_all() -> Result {
     tools::ensure(&["cc", "mpicc", "pkg-config", "python3-venv"])?;
+    crates().map_err(|e| format!("crates: {e}"))?;
     let parts = Parts::build()?.with_python()?;
     for (name, check) in
         [("install --prefix", prefix as fn(&Parts) -> Result), ("wheel", by_pip), ("deb", by_dpkg)]
@@ -35,6 +39,17 @@ pub fn run_all() -> Result {
         println!("pass   {:>5.1} s  {name}", began.elapsed().as_secs_f64());
     }
     Ok(())
+}
+
+/// Packs the crates for crates.io as `cargo publish` does, without building them from what was
+/// packed: their manifests must have all that it asks for.
+fn crates() -> Result {
+    let mut line = cargo(&["package", "--offline", "--no-verify", "--allow-dirty"]);
+    line.arg("--exclude-lockfile").args(PUBLISHED.iter().flat_map(|name| ["-p", name]));
+    let said = all_of(&mut line)?;
+    expect(!said.contains("warning"), &said)?;
+    let packed = said.matches("Packaged ").count();
+    expect(packed == PUBLISHED.len(), &said)
 }
 
 /// Installs below a folder, compiles the C example there, and uninstalls.
@@ -99,7 +114,9 @@ fn by_pip(parts: &Parts) -> Result {
 
 fn is_of_srd(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ["srd", "software_srd", "libibverbs", "libefa"].iter().any(|word| name.starts_with(word))
+    ["srd", "software_srd", "figures", "libibverbs", "libefa"]
+        .iter()
+        .any(|word| name.starts_with(word))
 }
 
 /// Installs the Debian package by `dpkg` into a root that has the C library and nothing else, runs
