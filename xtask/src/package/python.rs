@@ -1,6 +1,9 @@
 //! Checks of an installed wheel by Python.
 
-use super::check::{all_of, expect, text};
+use super::{
+    check::{all_of, expect, text},
+    tree,
+};
 use crate::{
     Result,
     process::{command, root, run},
@@ -12,7 +15,7 @@ const NOTEBOOKS: [&str; 2] = ["nbclient==0.11.0", "ipykernel==7.4.0"];
 /// Python versions that the module works with begin here.
 const OLDEST: (u32, u32) = (3, 11);
 
-/// Uses the module in a virtual environment: its tests, its examples and its notebooks. `plain`: a
+/// Uses the module in a virtual environment: its tests, its examples and its notebook. `plain`: a
 /// command that sees nothing but this environment; `version`: what the tool says of itself.
 pub fn check(plain: &dyn Fn(&Path, &[&str]) -> Command, bin: &Path, version: &str) -> Result {
     let python = bin.join("python");
@@ -39,17 +42,18 @@ pub fn check(plain: &dyn Fn(&Path, &[&str]) -> Command, bin: &Path, version: &st
     for example in ["ping_pong.py", "asyncio_rdma.py", "lab_sweep.py"] {
         all_of(&mut plain(&python, &[&text(&bindings.join("examples").join(example))]))?;
     }
-    notebooks(plain, bin, &bindings.join("examples"))
+    let installed = bin.join("..").join(tree::DOC_DIR).join(tree::NOTEBOOK);
+    notebook(plain, bin, &installed)
 }
 
-/// Runs the notebooks if what runs them can be installed.
-fn notebooks(plain: &dyn Fn(&Path, &[&str]) -> Command, bin: &Path, folder: &Path) -> Result {
+/// Runs the notebook if what runs it can be installed.
+fn notebook(plain: &dyn Fn(&Path, &[&str]) -> Command, bin: &Path, file: &Path) -> Result {
     // With the settings of this machine's pip, which may name an index of its own.
     let mut install = command(&text(&bin.join("pip")), &["install", "--quiet"]);
     if let Err(e) = all_of(install.args(NOTEBOOKS)) {
-        println!("SKIPPED: notebooks: {}", e.lines().last().unwrap_or_default());
+        println!("SKIPPED: notebook: {}", e.lines().last().unwrap_or_default());
         return Ok(());
     }
     let script = root().join("scripts/notebook-run");
-    run(plain(&bin.join("python"), &[&text(&script)]).arg(folder.join("figures.ipynb")))
+    run(plain(&bin.join("python"), &[&text(&script)]).arg(file))
 }

@@ -20,6 +20,8 @@ pub const PLACES: &str = "libsrd_places.so.1";
 pub const LIBRARY_DIR: &str = "lib/srd";
 /// Licenses and changes.
 pub const DOC_DIR: &str = "share/doc/software-srd";
+/// The notebook, among the examples and in [`DOC_DIR`].
+pub const NOTEBOOK: &str = "figures.ipynb";
 
 /// An empty folder that gets the files.
 pub struct Tree(PathBuf);
@@ -78,6 +80,12 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// The notebook of the paper's figures, for those who have no checkout.
+    pub fn notebook(&self) -> Result {
+        let from = root().join("bindings/python/examples").join(NOTEBOOK);
+        self.copy(&from, &format!("{DOC_DIR}/{NOTEBOOK}"), 0o644)
     }
 
     /// The C library with header and pkg-config file.

@@ -41,6 +41,7 @@ pub fn build(parts: &Parts) -> Result<PathBuf> {
     let inner = Tree::at(&shared);
     inner.dropin(parts)?;
     inner.help(parts)?;
+    inner.notebook()?;
     let libraries = shared.join(tree::LIBRARY_DIR);
     for (library, name) in tree::LIBRARIES {
         named_like(&parts.compiler, &libraries.join(library), &libraries.join(name))?;
