@@ -59,7 +59,7 @@ fn request(
         let text = "the experiment guards has a report of its own: `srd lab run guards`";
         return Err(SpecError::new_err(text));
     }
-    Ok(Request { name: spec, quick, case, set, sweep, observe })
+    Ok(Request { name: spec, quick, case, set, sweep, observe, timeline: false })
 }
 
 fn seeds_of(seeds: Option<&str>) -> PyResult<Option<Seeds>> {
