@@ -7,26 +7,41 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::PathBuf,
     process::{Command, Output, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::{Duration, Instant},
 };
 
-/// Tests run one at a time, because they measure times on real processors.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Tests that measure times on real processors run alone, the others beside each other.
+static ALONE: RwLock<()> = RwLock::new(());
+
+/// The claim that a test has on the processors while it runs.
+#[expect(dead_code, reason = "guards are held, not used")]
+enum Claim {
+    Alone(RwLockWriteGuard<'static, ()>),
+    Shared(RwLockReadGuard<'static, ()>),
+}
 
 /// A folder for the fabrics of a test; they are taken down when it is dropped.
 struct Net {
     folder: PathBuf,
-    _alone: MutexGuard<'static, ()>,
+    _claim: Claim,
 }
 
 impl Net {
-    /// Returns `None` if namespaces are not available.
+    /// For a test that measures times. Returns `None` if namespaces are not available.
+    fn alone(name: &str) -> Option<Self> {
+        Self::claimed(name, Claim::Alone(ALONE.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// For a test that may run beside others. Returns `None` if namespaces are not available.
     fn open(name: &str) -> Option<Self> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::claimed(name, Claim::Shared(ALONE.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn claimed(name: &str, claim: Claim) -> Option<Self> {
         let folder = std::env::temp_dir().join(format!("srd-net-{name}-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        let net = Self { folder, _alone: alone };
+        let net = Self { folder, _claim: claim };
         let up = net.run(&["up", "--name", "probe", "--spines", "1", "--hosts", "1"]);
         if up.status.success() {
             assert!(net.run(&["down", "--name", "probe"]).status.success());
@@ -168,7 +183,7 @@ fn faults_drop_packets_until_they_are_removed() {
 
 #[test]
 fn a_spine_is_drained_under_traffic() {
-    let Some(net) = Net::open("deny") else { return };
+    let Some(net) = Net::alone("deny") else { return };
     let said = net.ok(&["check", "deny"]);
     eprintln!("{said}");
     assert!(said.contains("of 64 paths across s") && said.contains("passed"), "{said}");
@@ -176,7 +191,7 @@ fn a_spine_is_drained_under_traffic() {
 
 #[test]
 fn measurements_run_and_lose_nothing() {
-    let Some(net) = Net::open("bench") else { return };
+    let Some(net) = Net::alone("bench") else { return };
     for scenario in ["incast", "blackhole", "slowpath"] {
         let said = net.ok(&["bench", scenario, "--quick", "--draws", "1", "--with", "srd,reno"]);
         let row = said.lines().find(|l| l.starts_with("srd ")).unwrap_or_else(|| panic!("{said}"));
@@ -187,7 +202,7 @@ fn measurements_run_and_lose_nothing() {
 
 #[test]
 fn a_slow_host_is_measured_with_every_policy_and_loses_nothing() {
-    let Some(net) = Net::open("slowhost") else { return };
+    let Some(net) = Net::alone("slowhost") else { return };
     let said = net.ok(&[
         "bench",
         "slowhost",
@@ -233,7 +248,7 @@ fn other_work_of(parent: u32) -> usize {
 
 #[test]
 fn other_work_ends_with_its_measurement_even_if_that_is_killed() {
-    let Some(net) = Net::open("busy") else { return };
+    let Some(net) = Net::alone("busy") else { return };
     let said = net.ok(&[
         "bench", "incast", "--quick", "--draws", "1", "--rounds", "1", "--with", "cubic",
         "--bytes", "9k", "--busy",
@@ -314,14 +329,14 @@ fn checks_with_killed_stopped_and_many_processes_pass() {
 
 #[test]
 fn a_cut_rail_does_not_affect_the_other() {
-    let Some(net) = Net::open("rails") else { return };
+    let Some(net) = Net::alone("rails") else { return };
     let said = net.ok(&["check", "rails"]);
     assert_eq!(said.matches(" passed ").count(), 1, "{said}");
 }
 
 #[test]
 fn a_device_over_two_rails_loses_nothing_with_one_of_them() {
-    let Some(net) = Net::open("joined-rails") else { return };
+    let Some(net) = Net::alone("joined-rails") else { return };
     let said = net.ok(&["check", "joined-rails"]);
     assert_eq!(said.matches(" passed ").count(), 1, "{said}");
 }
