@@ -151,6 +151,11 @@ impl Link {
         of_host.fold((0, 0), |(qp, host), o| (qp + usize::from(o.qpn == qpn), host + 1))
     }
 
+    /// Whether a message has not been acknowledged yet.
+    pub fn is_sending(&self) -> bool {
+        self.outgoing.iter().any(Option::is_some)
+    }
+
     /// Sends a message. An [`Event::Sent`] with `tag` follows.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ const ANSWERS_QP_MAX: usize = 32;
 const ANSWERS_HOST_MAX: usize = DEPTH.sends as usize / 2;
 /// Interval of pings, which test whether a client's device is alive without involving the program.
 const PING_EVERY: Duration = Duration::from_secs(2);
-/// Time that copies have at shutdown to tell their clients.
+/// Time that copies have at shutdown to tell their clients, and answers to arrive.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
 /// Tag of messages whose completion is ignored.
 const TAG_NONE: u64 = u64::MAX;
@@ -396,7 +396,7 @@ impl Control {
         }
     }
 
-    /// Ends all sessions, and gives copies time to tell their clients.
+    /// Ends all sessions, and gives copies time to tell their clients, and answers time to arrive.
     ///
     /// # Errors
     /// The device is shut down.
@@ -405,8 +405,8 @@ impl Control {
         self.sessions.clear();
         self.copies.stop();
         let deadline = Instant::now() + SHUTDOWN_MAX;
-        while self.copies.any() && Instant::now() < deadline {
-            // The copies' threads do not drive the device.
+        while (self.copies.any() || self.link.is_sending()) && Instant::now() < deadline {
+            // The copies' threads do not drive the device, and answers leave when it is driven.
             if let Some(wc) = self.cq.wait(Duration::from_millis(10))? {
                 self.handle(&wc)?;
             }

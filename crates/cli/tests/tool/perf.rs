@@ -49,6 +49,14 @@ fn every_operation_ipv6() {
 }
 
 #[test]
+fn a_server_of_one_measurement_tells_the_client_that_it_is_over() {
+    let mut server = Server::start(&["--once"]);
+    server.run(&["perf", "bw", "{}", "--iters", "100"]).ok();
+    let said = server.process.wait().ok().stdout;
+    assert!(said.contains("served 1 measurements"), "{said}");
+}
+
+#[test]
 fn several_queue_pairs_have_room_for_all_that_is_in_flight() {
     let server = Server::start(&[]);
     for op in ["send", "write", "read"] {
