@@ -162,6 +162,18 @@ enum srd_event_type {
     SRD_EVENT_TYPE_KEY_REMOVED = 15,
 };
 
+// State of a path.
+enum srd_path_state {
+    // In use.
+    SRD_PATH_STATE_ACTIVE = 0,
+    // Out of use after losses; the device probes it.
+    SRD_PATH_STATE_FAILED = 1,
+    // Out of use; one probe came back, and the next one decides.
+    SRD_PATH_STATE_PROBING = 2,
+    // Out of use by order of an operator (`srd paths deny`).
+    SRD_PATH_STATE_DENIED = 3,
+};
+
 // Bits of srd_wc.flags.
 enum srd_wc_flags {
     // `imm` is valid.
@@ -196,6 +208,9 @@ struct srd_device;
 
 // A registered memory region.
 struct srd_mr;
+
+// A subscription to the changes of all paths of a device.
+struct srd_path_events;
 
 // A protection domain.
 struct srd_pd;
@@ -329,6 +344,20 @@ struct srd_event {
     uint16_t payload_max;
     // Datapath error: the errno. Seal refused or denied: the code.
     int32_t error;
+};
+
+// A path has changed its state.
+struct srd_path_event {
+    // When, in ns of CLOCK_MONOTONIC.
+    uint64_t at_ns;
+    // The address that the path leads to, as a GID.
+    uint8_t gid[16];
+    // Number of the path.
+    uint8_t path;
+    // A srd_path_state: before. From SRD_PATH_STATE_DENIED: an operator allows it again.
+    uint8_t from;
+    // A srd_path_state: now.
+    uint8_t to;
 };
 
 // How to create a queue pair; srd_qp_init_defaults fills in all but the completion queues.
@@ -534,6 +563,27 @@ uint32_t srd_mr_key(const struct srd_mr *mr);
 // Deregisters a region. When this returns, the device touches the memory no more; outstanding
 // requests that use it end with status 5.
 int srd_mr_deregister(struct srd_mr *mr);
+
+// Subscribes to the changes of all paths of a device, from now on: at most 16 subscriptions, and
+// 1024 changes that wait for each; if they are taken too late, the oldest are dropped, and
+// srd_path_events_missed counts them. A subscription drives no device: with SRD_PROGRESS_CALLER
+// changes happen in the turns of the caller.
+int srd_path_events_open(const struct srd_device *device, struct srd_path_events **events);
+
+// Takes the oldest change, waiting `timeout_us` microseconds at most (negative = no limit, rounded
+// up to milliseconds). Returns 1, or 0 when there is none.
+int srd_path_events_get(const struct srd_path_events *events,
+                        struct srd_path_event *event,
+                        int64_t timeout_us);
+
+// A descriptor that is readable while changes wait. It belongs to the subscription.
+int srd_path_events_fd(const struct srd_path_events *events);
+
+// Changes that were dropped so far because too many waited, at most 2147483647.
+int srd_path_events_missed(const struct srd_path_events *events);
+
+// Ends a subscription.
+int srd_path_events_close(struct srd_path_events *events);
 
 // Fills in the defaults: SRD, 256 sends and receives, 32 inline bytes, both queues `cq`.
 int srd_qp_init_defaults(struct srd_qp_init *init, const struct srd_cq *cq);

@@ -8,10 +8,12 @@ mod device;
 mod fail;
 mod handle;
 mod mr;
+mod path_events;
 mod qp;
 
 pub use cq::*;
 pub use device::*;
 pub use fail::srd_last_error;
 pub use mr::*;
+pub use path_events::*;
 pub use qp::*;
