@@ -14,6 +14,7 @@ use crate::{
     perf::PerfArgs,
     serve::ServeArgs,
     top::TopArgs,
+    trace::TraceArgs,
     wireshark::WiresharkArgs,
 };
 use clap::{Parser, Subcommand};
@@ -52,6 +53,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Show what all processes of this user on this host send: rate, round trip, cap, losses, share
     Top(TopArgs),
+    /// Record what running processes do, or what a capture holds, as a trace for Perfetto
+    Trace(TraceArgs),
     /// Run the fault checker: simulated networks with random faults, where each guarantee must hold
     Check(CheckArgs),
     /// Start a program that uses EFA (MPI, libfabric, perftest) so that it runs on software SRD

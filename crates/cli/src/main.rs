@@ -6,6 +6,7 @@
 
 mod app;
 mod args;
+mod captured;
 mod check;
 mod cp;
 mod device;
@@ -20,11 +21,13 @@ mod observe;
 mod output;
 mod path_orders;
 mod path_probe;
+mod path_users;
 mod paths;
 mod perf;
 mod serve;
 mod signals;
 mod top;
+mod trace;
 mod transfer;
 mod units;
 mod wireshark;
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args, &stop),
         Command::Stat(args) => observe::stat::run(&args),
         Command::Export(args) => observe::export::run(&args, &stop),
+        Command::Trace(args) => trace::run(&args, &stop),
         Command::Top(args) => top::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),
         Command::Run(args) => dropin::run::run(&args, &stop),

@@ -3,7 +3,7 @@
 
 use crate::{
     failure::{Failure, Result},
-    output, path_probe,
+    output, path_probe, path_users,
     signals::Stop,
     units,
 };
@@ -95,6 +95,9 @@ pub struct DenyArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     min_active: u16,
+    /// As root: for the processes of each user who has an open device here, with his rights
+    #[arg(long)]
+    all_users: bool,
 }
 
 /// Arguments of `srd paths allow`.
@@ -106,6 +109,9 @@ pub struct AllowArgs {
     /// Address of the remote host
     #[arg(long, value_name = "IP")]
     peer: IpAddr,
+    /// As root: for the processes of each user who has denied paths or an open device here
+    #[arg(long)]
+    all_users: bool,
 }
 
 /// Arguments of `srd paths watch`.
@@ -148,6 +154,16 @@ pub struct ProbeArgs {
 /// Too few paths would remain in use, or the control file cannot be used.
 pub fn run(order: &PathOrders, stop: &Stop) -> Result {
     match order {
+        PathOrders::Deny(args) if args.all_users => {
+            let (paths, peer) = (text_of(&args.paths.0), args.peer.to_string());
+            let least = args.min_active.to_string();
+            let words = ["deny", &paths, "--peer", &peer, "--min-active", &least];
+            path_users::order(&words.map(str::to_owned))
+        }
+        PathOrders::Allow(args) if args.all_users => {
+            let (paths, peer) = (text_of(&args.paths.0), args.peer.to_string());
+            path_users::order(&["allow", &paths, "--peer", &peer].map(str::to_owned))
+        }
         PathOrders::Deny(args) => {
             let paths = args.paths.0;
             change(args.peer, args.min_active, |mask| with(mask, &paths, true))

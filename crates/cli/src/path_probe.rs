@@ -9,10 +9,12 @@ use crate::{
 };
 use serde::Serialize;
 use srd_share::{
-    PATH_PROBES_MAX, PathMask,
-    status::{Path, PathState, StatusRow},
+    PATH_PROBES_MAX, PathControl, PathMask,
+    status::{PathState, StatusRow},
 };
+use srd_wire::ACK_ECHOES_MAX;
 use std::{
+    collections::BTreeMap,
     net::IpAddr,
     thread,
     time::{Duration, Instant},
@@ -20,6 +22,10 @@ use std::{
 
 /// Time between two looks at what the processes show.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// A path that does not answer is asked for again after this time: longer than round trips, and
+/// than it takes until a process shows an answer.
+const AGAIN_NS: u64 = 300_000_000;
 
 /// What is known of a path after the probe.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,22 +71,12 @@ pub fn run(mask: PathMask, args: &ProbeArgs, stop: &Stop) -> Result {
         ));
         peers.truncate(PATH_PROBES_MAX);
     }
-    let probes: Vec<(IpAddr, PathMask)> = peers.iter().map(|&ip| (ip, mask)).collect();
-    let asked_ns = now_ns();
-    control.probe(&probes).map_err(|e| Failure::new(format!("nothing was probed: {e}")))?;
-    wake(&open);
-    let begin = Instant::now();
-    let rows = loop {
-        thread::sleep(LOOK);
-        let shown = devices()?;
-        // What was shown before the order says nothing about it.
-        let fresh = shown.iter().all(|row| row.status.written_ns > asked_ns || !has(row, &peers));
-        let rows = rows(&shown, asked_ns, &peers, &mask);
-        let done = fresh && rows.iter().all(|row| row.answered || row.state == "DENIED");
-        if done || begin.elapsed() >= args.wait || stop.asked() {
-            break rows;
-        }
-    };
+    // No process has more paths.
+    let mask = mask.below(open.iter().map(|row| row.status.paths).max().unwrap_or(0));
+    if mask.is_empty() {
+        return Err(Failure::new("no running process of this user has such paths"));
+    }
+    let rows = probed(&control, &peers, Orders::new(mask), args.wait, stop)?;
     show(&rows, args.json)?;
     let silent = rows.iter().filter(|row| !row.answered && row.state == "GOOD").count();
     match (rows.len(), silent) {
@@ -90,30 +86,129 @@ pub fn run(mask: PathMask, args: &ProbeArgs, stop: &Stop) -> Result {
     }
 }
 
+/// Orders probes until all paths have answered, or the time is over. Returns what is known of each
+/// path.
+fn probed(
+    control: &PathControl,
+    peers: &[IpAddr],
+    mut orders: Orders,
+    wait: Duration,
+    stop: &Stop,
+) -> Result<Vec<Row>> {
+    let (begin, mut known) = (Instant::now(), Known::new());
+    loop {
+        if let Some(part) = orders.next(&known, now_ns()) {
+            let probes: Vec<(IpAddr, PathMask)> = peers.iter().map(|&ip| (ip, part)).collect();
+            let fail = |e| Failure::new(format!("nothing was probed: {e}"));
+            orders.given(&part, now_ns());
+            control.probe(&probes).map_err(fail)?;
+            wake(&devices()?);
+        }
+        thread::sleep(LOOK);
+        let shown = devices()?;
+        take(&mut known, &shown, peers, &orders);
+        // Each process must have shown each path since that was asked for.
+        let fresh = |row: &StatusRow| !has(row, peers) || row.status.written_ns > orders.last_ns;
+        let done = orders.all_given() && shown.iter().all(fresh);
+        let open = known.values().any(|row| !row.answered && row.state != "DENIED");
+        if done && !open || begin.elapsed() >= wait || stop.asked() {
+            return Ok(known.into_values().collect());
+        }
+    }
+}
+
+/// Process, port of its device, address, path.
+type Key = (u32, u16, IpAddr, u8);
+/// What is known of each path.
+type Known = BTreeMap<Key, Row>;
+
+/// Which paths were asked for, and when. They are not asked for all at once: an acknowledgment
+/// tells of [`ACK_ECHOES_MAX`] packets, so that of more probes that arrive together, the others
+/// would seem lost. A process obeys the newest order only, hence what does not answer is asked for
+/// again.
+struct Orders {
+    mask: PathMask,
+    /// When each path was asked for last, ns of the host's monotonic clock; 0 = not yet.
+    at_ns: [u64; 256],
+    last_ns: u64,
+    /// The path with which the next order begins.
+    from: u8,
+}
+
+impl Orders {
+    fn new(mask: PathMask) -> Self {
+        Self { mask, at_ns: [0; 256], last_ns: 0, from: 0 }
+    }
+
+    /// Whether all paths that some process has were asked for.
+    fn all_given(&self) -> bool {
+        self.last_ns > 0
+            && (0..=u8::MAX).all(|i| !self.mask.has(i) || self.at_ns[usize::from(i)] > 0)
+    }
+
+    /// The next paths to ask for; `None`: all have answered, or may still answer.
+    fn next(&mut self, known: &Known, now_ns: u64) -> Option<PathMask> {
+        let silent = |path: u8| {
+            let mut rows = known.iter().filter(|((.., of), _)| *of == path);
+            match self.at_ns[usize::from(path)] {
+                0 => true,
+                at if now_ns < at + AGAIN_NS => false,
+                _ => rows.any(|(_, row)| !row.answered && row.state != "DENIED"),
+            }
+        };
+        let (mut part, mut last) = (PathMask::NONE, None);
+        for i in 0..=u8::MAX {
+            let path = self.from.wrapping_add(i);
+            if usize::from(part.len()) < ACK_ECHOES_MAX && self.mask.has(path) && silent(path) {
+                part.put(path, true);
+                last = Some(path);
+            }
+        }
+        self.from = last?.wrapping_add(1);
+        Some(part)
+    }
+
+    fn given(&mut self, part: &PathMask, now_ns: u64) {
+        (0..=u8::MAX).filter(|i| part.has(*i)).for_each(|i| self.at_ns[usize::from(i)] = now_ns);
+        self.last_ns = now_ns;
+    }
+}
+
 fn has(row: &StatusRow, peers: &[IpAddr]) -> bool {
     row.status.peers.iter().any(|p| peers.contains(&p.ip) && !p.paths.is_empty())
 }
 
-/// The probed paths of the processes that have shown something since.
-fn rows(shown: &[StatusRow], since_ns: u64, peers: &[IpAddr], mask: &PathMask) -> Vec<Row> {
+/// Takes over what the processes show. A path that has answered stays answered: a process at rest
+/// forgets it after half a second.
+fn take(known: &mut Known, shown: &[StatusRow], peers: &[IpAddr], orders: &Orders) {
     let us = |ns: u32| (ns > 0).then_some(f64::from(ns) / 1e3);
-    let mut rows = Vec::new();
-    for row in shown.iter().filter(|row| row.status.written_ns > since_ns) {
+    for row in shown {
         for peer in row.status.peers.iter().filter(|p| peers.contains(&p.ip)) {
-            rows.extend(peer.paths.iter().filter(|p| mask.has(p.path)).map(|p: &Path| Row {
-                pid: row.pid,
-                program: printable(&row.status.program),
-                peer: peer.ip,
-                path: p.path,
-                udp_port: p.port,
-                state: word(p.state),
-                answered: p.echoed && p.state != PathState::Denied,
-                rtt_us: us(p.rtt_ns_smoothed),
-                rtt_us_min: us(p.rtt_ns_min),
-            }));
+            for p in peer.paths.iter().filter(|p| orders.mask.has(p.path)) {
+                let asked_ns = orders.at_ns[usize::from(p.path)];
+                // What was shown before the order says nothing about it.
+                if asked_ns == 0 || row.status.written_ns <= asked_ns {
+                    continue;
+                }
+                let key = (row.pid, row.status.port, peer.ip, p.path);
+                if known.get(&key).is_some_and(|row| row.answered) {
+                    continue;
+                }
+                let new = Row {
+                    pid: row.pid,
+                    program: printable(&row.status.program),
+                    peer: peer.ip,
+                    path: p.path,
+                    udp_port: p.port,
+                    state: word(p.state),
+                    answered: p.echoed && p.state != PathState::Denied,
+                    rtt_us: us(p.rtt_ns_smoothed),
+                    rtt_us_min: us(p.rtt_ns_min),
+                };
+                known.insert(key, new);
+            }
         }
     }
-    rows
 }
 
 fn show(rows: &[Row], json: bool) -> Result {

@@ -380,7 +380,16 @@ fn doctor_counts_ecmp_paths() {
     policy("0");
     let said = doctor();
     assert!(said.contains("64 source ports take 1 ECMP path,"), "{said}");
-    assert!(said.contains("fib_multipath_hash_policy=1"), "{said}");
+    assert!(said.contains("fib_multipath_hash_policy=3"), "{said}");
+    // The advice, as it is written: fields and policy.
+    let advice = said.split('`').find(|part| part.starts_with("sysctl -w ")).unwrap().to_owned();
+    for word in advice.split_whitespace().skip(2) {
+        let (name, value) = word.split_once('=').unwrap();
+        let set = format!("echo {value} > /proc/sys/{}", name.replace('.', "/"));
+        net.ok(&["exec", "l0", "--", "sh", "-c", &set]);
+    }
+    let said = doctor();
+    assert!(said.contains("64 source ports take 4 ECMP paths"), "{said}");
     net.ok(&["down"]);
     net.ok(&["up", "--spines", "1", "--hosts", "1"]);
     assert!(doctor().contains("64 source ports take 1 ECMP path,"));

@@ -222,3 +222,23 @@ fn an_ordered_probe_of_a_retired_path_leaves_at_once() {
     p.net.run(Span::from_ms(50));
     assert_eq!((stats(&p, 0)[2].state, stats(&p, 0)[2].echoed), ("probing", true));
 }
+
+/// The same after a rest: both ends have given back the state of their windows and paths, and the
+/// answers come to what is made anew.
+#[test]
+fn an_ordered_probe_is_answered_after_a_rest_of_any_length() {
+    for rest in [1, 20, 31, 40, 68, 69, 100, 3_600, 20_000].map(Span::from_secs) {
+        let mut p = pair(13, PathPolicy::Srd, 8);
+        assert_eq!(p.batch(400, 1_000, Span::from_ms(100)).len(), 400);
+        p.net.run(rest);
+        let now = p.net.now;
+        assert!(p.net.hosts[0].engine.paths_probe(now, ip(1), &mask(0..8)), "{rest:?}");
+        p.net.run(Span::from_ms(50));
+        let refused = p.net.hosts[0].engine.counters().echoes_refused;
+        assert!(
+            stats(&p, 0).iter().all(|s| s.echoed),
+            "{rest:?}, refused {refused}: {:?}",
+            stats(&p, 0)
+        );
+    }
+}

@@ -29,6 +29,9 @@ const GIVE_UP: Duration = Duration::from_secs(12);
 /// Time limit of a transfer of 64 processes that share two processors with other work.
 const CROWD: Duration = Duration::from_secs(60);
 
+/// Processes per host in the check `deny-processes`.
+const PROCESSES_DENIED: usize = 8;
+
 /// A check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Check {
@@ -60,10 +63,12 @@ pub enum Check {
     JoinedRails,
     /// Take the paths across a spine out of use during a transfer, by `srd paths deny`
     Deny,
+    /// The same with eight processes per host, whose paths of one number cross different spines
+    DenyProcesses,
 }
 
 /// All checks.
-const ALL: [Check; 14] = [
+const ALL: [Check; 15] = [
     Check::Kill,
     Check::Restart,
     Check::Stop,
@@ -78,6 +83,7 @@ const ALL: [Check; 14] = [
     Check::Rails,
     Check::JoinedRails,
     Check::Deny,
+    Check::DenyProcesses,
 ];
 
 /// Options of `check`.
@@ -129,14 +135,15 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::DeadReaders => hostile::readers::check(),
             Check::Rails => hostile::rails::check(),
             Check::JoinedRails => hostile::rails::joined(),
-            Check::Deny => crate::service::check(),
+            Check::Deny => crate::service::check(1),
+            Check::DenyProcesses => crate::service::check(PROCESSES_DENIED),
         };
         let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let seconds = began.elapsed().as_secs_f64();
         match done {
-            Ok(text) => say(&format!("{name:<12} passed  {seconds:>5.1} s  {text}"))?,
+            Ok(text) => say(&format!("{name:<14} passed  {seconds:>5.1} s  {text}"))?,
             Err(e) => {
-                say(&format!("{name:<12} FAILED  {seconds:>5.1} s  {e}"))?;
+                say(&format!("{name:<14} FAILED  {seconds:>5.1} s  {e}"))?;
                 wrong.push(name);
             }
         }

@@ -115,10 +115,9 @@ pub struct DevicePaths {
 }
 
 impl DevicePaths {
-    /// The paths that cross `spine`, as `srd paths deny` takes them.
-    pub fn across(&self, spine: u8) -> String {
-        let across = self.paths.iter().filter(|(_, _, s)| *s == spine);
-        across.map(|(path, ..)| path.to_string()).collect::<Vec<_>>().join(",")
+    /// The paths that cross `spine`.
+    pub fn across(&self, spine: u8) -> impl Iterator<Item = u8> {
+        self.paths.iter().filter(move |(_, _, s)| *s == spine).map(|(path, ..)| *path)
     }
 }
 
@@ -185,7 +184,9 @@ pub fn devices_table(found: &[DevicePaths], spines: u8) -> String {
         lines.push(format!("process {}", device.pid));
         for s in 0..spines {
             let count = device.paths.iter().filter(|(_, _, spine)| *spine == s).count();
-            lines.push(format!("s{s}  {count:>3} paths  {}", device.across(s)));
+            // As `srd paths deny` takes them.
+            let across: Vec<_> = device.across(s).map(|path| path.to_string()).collect();
+            lines.push(format!("s{s}  {count:>3} paths  {}", across.join(",")));
         }
     }
     lines.join("\n")

@@ -3,8 +3,9 @@
 //!
 //! `srd net paths --devices` says which paths cross the spine, `srd paths deny` at each of the two
 //! hosts takes them out of use, and the counters of the spine's interfaces say when the last packet
-//! of each host crossed it. The same transfer without the order is what its messages are compared
-//! with.
+//! of each host crossed it. With several processes per host, a path is denied if it crosses the
+//! spine in any of them, as an operator has to. The same transfer without the order is what its
+//! messages are compared with.
 
 use crate::{
     bench::{
@@ -19,12 +20,13 @@ use crate::{
     spec::Node,
 };
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-/// Flows of the transfer, which takes half the rate of a host.
+/// Least flows of the transfer, which takes half the rate of a host.
 const FLOWS: usize = 4;
 /// Length of a transfer in ms.
 const TRANSFER_MS: u64 = 1000;
@@ -66,12 +68,14 @@ struct Drained {
 ///
 /// # Errors
 /// The spine carries packets for too long, messages are too late, or one is lost.
-pub(crate) fn check() -> Result<String> {
+pub(crate) fn check(processes: usize) -> Result<String> {
     let fabric = fabric(9000, 1)?;
-    let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(FLOWS))?;
-    let load = steady(FLOWS, TRANSFER_MS);
+    let setup = SrdSetup { processes, ..SrdSetup::default() };
+    let flows = FLOWS.max(processes);
+    let mut side = SrdSide::start(&fabric, setup, &pair(flows))?;
+    let load = steady(flows, TRANSFER_MS);
     let mut number = 1;
-    all_arrived(&run_one(&mut side, &steady(FLOWS, 300), number)?, "first")?;
+    all_arrived(&run_one(&mut side, &steady(flows, 300), number)?, "first")?;
     let spine = busiest(&fabric)?;
     let mut plain_ms = Vec::new();
     let mut drained = Vec::new();
@@ -90,7 +94,7 @@ pub(crate) fn check() -> Result<String> {
         // Acknowledgments keep to few paths, and need not come back to a spine that they have left.
         answered |= before[1] != after[1];
         number += 1;
-        let (paths, done) = drain(&fabric, &mut side, &load, number, spine)?;
+        let (paths, done) = drain(&fabric, &mut side, &load, number, (spine, processes))?;
         denied = paths;
         drained.push(done);
     }
@@ -137,16 +141,19 @@ fn drain(
     side: &mut SrdSide,
     load: &Load,
     number: u32,
-    spine: u8,
+    (spine, processes): (u8, usize),
 ) -> Result<(usize, Drained)> {
     let ends = [((0, 0), (1, 0)), ((1, 0), (0, 0))];
     let mut lists = Vec::new();
     for (from, to) in ends {
         let found = paths::of_devices(fabric, from, to, srd::PORT_BASE_DEFAULT)?;
-        let [device] = &found[..] else {
+        if found.len() != processes {
             return Err(NetError::new(format!("{} devices run on one host", found.len())));
-        };
-        lists.push(device.across(spine));
+        }
+        // An order is about the number of a path, which crosses the spine in some process.
+        let all = found.iter().flat_map(|device| device.across(spine));
+        let all: BTreeSet<u8> = all.collect();
+        lists.push(all.iter().map(u8::to_string).collect::<Vec<_>>().join(","));
     }
     let program = std::env::current_exe()?.display().to_string();
     let command = |of: usize, words: &[&str]| -> Result<String> {

@@ -78,6 +78,17 @@ pub fn measure(server: &Server, port_base: u16) -> io::Result<Entropy> {
     Ok(judge(&trace, PORTS))
 }
 
+/// What makes routers tell paths apart by their ports.
+///
+/// Linux has two policies that hash ports: 1, which takes the number that the sender's socket has
+/// given to a packet instead, if the packet comes from a connected socket of the router's own
+/// kernel (containers, namespaces); and 3 (Linux 5.14), which always reads the packet, but ports
+/// only if the fields say so.
+pub const HASH_ADVICE: &str = "routers, and hosts with several routes, must hash ports: switches \
+    layer 3+4; Linux `sysctl -w net.ipv4.fib_multipath_hash_fields=0x37 \
+    net.ipv4.fib_multipath_hash_policy=3` (before Linux 5.14 \
+    `net.ipv4.fib_multipath_hash_policy=1`)";
+
 fn judge(trace: &Trace, ports: usize) -> Entropy {
     let spreads: Vec<Spread> = trace.hops.iter().enumerate().map(spread).collect();
     let mut details: Vec<String> = spreads.iter().map(|s| s.text(ports)).collect();
@@ -98,11 +109,7 @@ fn judge(trace: &Trace, ports: usize) -> Entropy {
     let (ways, hop) = (best.routers.len(), best.hop);
     let hops = spreads.iter().rev().find(|s| !s.routers.is_empty()).map_or(0, |s| s.hop);
     if ways == 1 {
-        details.push(
-            "if there are several ECMP paths, routers must hash ports: on Linux `sysctl -w \
-             net.ipv4.fib_multipath_hash_policy=1`, on switches layer 3+4"
-                .into(),
-        );
+        details.push(format!("if there are several ECMP paths, {HASH_ADVICE}"));
         let what = format!("{ports} source ports take 1 ECMP path, as far as routers answer");
         return Entropy { good: false, ways, hops, what, details };
     }
@@ -164,7 +171,7 @@ mod tests {
     fn a_single_path_and_uneven_paths_are_reported_with_advice() {
         let one = judge(&trace(&[&[64], &[64]], true), 64);
         assert!(!one.good && one.what.contains("take 1 ECMP path"));
-        assert!(one.details[2].contains("fib_multipath_hash_policy=1"), "{one:?}");
+        assert!(one.details[2].contains("fib_multipath_hash_policy=3"), "{one:?}");
         let uneven = judge(&trace(&[&[58, 3, 3]], true), 64);
         assert!(!uneven.good && uneven.what.ends_with("unevenly"), "{uneven:?}");
     }

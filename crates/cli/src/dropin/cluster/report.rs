@@ -6,7 +6,10 @@ use super::{
     launch::{Launcher, Lost, plain},
 };
 use crate::{
-    dropin::doctor::{Findings, Verdict},
+    dropin::{
+        doctor::{Findings, Verdict},
+        entropy::HASH_ADVICE,
+    },
     failure::Result,
 };
 use std::collections::BTreeMap;
@@ -396,9 +399,7 @@ fn ecmp_findings(seen: &[Seen], pairs: &[Pair]) -> Vec<Finding> {
         pairs.len(),
         names.join(", ")
     );
-    let advice = "if there are more, routers must hash ports: on Linux `sysctl -w \
-                  net.ipv4.fib_multipath_hash_policy=1`, on switches layer 3+4";
-    vec![(Verdict::Advice, what, advice.into())]
+    vec![(Verdict::Advice, what, format!("if there are more, {HASH_ADVICE}"))]
 }
 
 #[cfg(test)]
