@@ -10,6 +10,7 @@ mod impi;
 mod kubernetes;
 mod mpi4py;
 mod openfoam;
+mod prometheus;
 mod pyverbs;
 mod rails;
 mod sealed;
@@ -211,6 +212,8 @@ fn rows_of(wanted: &Wanted, cases: Vec<&Case>, fabric: &Fabric) -> Vec<Row> {
         rows.extend(impi_rows(fabric, only, given.impi.as_deref()));
         rows.extend(slurm_rows(fabric, only));
         rows.extend(kubernetes_rows(fabric, only));
+        rows.extend(prometheus_rows(fabric, only));
+        rows.extend(futures_rows(fabric, only, given.wheel.as_deref()));
         // The table of mpi4py's tests in the document is that of a run without a seal.
         let update = wanted.update && !wanted.sealed;
         rows.extend(mpi4py_rows(fabric, only, given.mpi4py.as_deref(), update));
@@ -296,6 +299,32 @@ fn kubernetes_rows(fabric: &Fabric, only: Option<&str>) -> Vec<Row> {
     };
     report(name, began, &outcome);
     vec![("this project".to_owned(), name.to_owned(), outcome)]
+}
+
+/// Has Prometheus evaluate the dashboard. What it reads is not sealed.
+fn prometheus_rows(fabric: &Fabric, only: Option<&str>) -> Vec<Row> {
+    if fabric.is_sealed() {
+        return Vec::new();
+    }
+    let name =
+        "Prometheus scrapes `srd export`, and evaluates the dashboard for Grafana".to_owned();
+    let found = prometheus::version().map(|version| (version, fabric.folder()));
+    job_rows(fabric, only, "Prometheus", &found, vec![(name, Box::new(prometheus::run))])
+}
+
+/// Has the ranks of Open MPI 5 run a sweep of the lab, if the virtual environment has mpi4py and
+/// the package of this project.
+fn futures_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
+    let mut jobs: Vec<(String, Job)> = Vec::new();
+    for (over, by_ucx) in [("libfabric", false), ("UCX's `srd`", true)] {
+        let name = format!("srd.lab.sweep by mpi4py.futures over {over}, 3 ranks on 2 hosts");
+        jobs.push((name, Box::new(move |f, folder| wheel::futures(f, folder, by_ucx))));
+    }
+    let found = match folder {
+        Some(folder) => wheel::futures_version(folder).map(|v| (v, folder)),
+        None => Err("name a virtual environment with --mpi-wheel DIR".to_owned()),
+    };
+    job_rows(fabric, only, "mpi4py (wheel)", &found, jobs)
 }
 
 /// Runs the selected jobs with the version and folder in `found`, or reports why they cannot run.

@@ -268,7 +268,7 @@ impl Drop for Slurm<'_> {
 }
 
 /// Asks a process to end, and ends it if it does not.
-fn end(child: &mut Child) {
+pub fn end(child: &mut Child) {
     // Each call fails only if the process has ended.
     let _ = output(&mut command("kill", &[&child.id().to_string()]));
     let until = Instant::now() + END_MAX;

@@ -93,6 +93,38 @@ pub fn ucx(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
     Ok(format!("UCX {}; {remark}", version.unwrap_or("of unknown version")))
 }
 
+/// Versions of mpi4py and of the Open MPI that it runs on, for the table.
+///
+/// # Errors
+/// One of them, or the package of this project, is not in the folder.
+pub fn futures_version(folder: &Path) -> Result<String> {
+    let mpi = version(folder)?;
+    let python = folder.join("bin/python").display().to_string();
+    let print = "import mpi4py, srd.lab; print(mpi4py.__version__)";
+    let told = output(&mut command(&python, &["-c", print])).map_err(|_| {
+        let place = folder.display();
+        format!("{place}/bin/pip install mpi4py target/package/software_srd-*.whl (`./x wheel`)")
+    })?;
+    Ok(format!("mpi4py {}, {mpi}", told.trim()))
+}
+
+/// A sweep of the lab whose runs are jobs of the ranks; its results must be those of a pool of
+/// processes.
+///
+/// # Errors
+/// The program fails, or its results differ.
+pub fn futures(f: &Fabric, folder: &Path, by_ucx: bool) -> Result<String> {
+    let program = root().join("bindings/python/tests/futures_sweep.py");
+    let python = folder.join("bin/python");
+    let options = if by_ucx { BY_UCX } else { "" };
+    let line = format!("{options} {} -m mpi4py.futures {}", python.display(), program.display());
+    let said = f.mpi_wheel(LIMIT_S, 3, &folder.join("bin"), &line)?;
+    cases::expect_end(&said)?;
+    let summary = said.text.lines().find_map(|l| l.strip_prefix("futures_sweep: "));
+    let summary = summary.ok_or_else(|| format!("no results, {}", said.tail()))?;
+    Ok(format!("{summary}; {}", cases::through(&said)?))
+}
+
 /// Compiles the checker with the wheel's compiler.
 fn checker(f: &Fabric, folder: &Path) -> Result<PathBuf> {
     let program = f.folder().join("mpi_check_wheel");
