@@ -8,6 +8,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+/// Most cases that an error names.
+const NAMES_MAX: usize = 12;
+
 /// A file for the recording of a run, which was made before the run.
 pub struct Recording {
     path: PathBuf,
@@ -19,9 +22,12 @@ impl Recording {
     pub fn new(path: &Path, files: &[(&str, SpecFile)]) -> Result<Self, Failure> {
         let cases: Vec<_> = files.iter().flat_map(|(_, file)| &file.cases).collect();
         if cases.len() > 1 {
-            let names: Vec<_> = cases.iter().map(|c| format!("\"{}\"", c.case)).collect();
+            let some = cases.iter().take(NAMES_MAX);
+            let names: Vec<_> = some.map(|c| format!("\"{}\"", c.case)).collect();
+            let more = if cases.len() > NAMES_MAX { ", ..." } else { "" };
             return Err(Failure::Usage(format!(
-                "--perfetto records one run: choose one case by --case, of {}",
+                "--perfetto records one run, but there are {} cases: choose one by --case, of {}{more}",
+                cases.len(),
                 names.join(", ")
             )));
         }
