@@ -2,6 +2,7 @@
 
 use crate::{
     errors::{DeviceError, device},
+    path_events::PathEvents,
     queue_pair::QueuePair,
     region::Region,
 };
@@ -119,6 +120,12 @@ impl Device {
         let (qpn, qkey) = (qpn.parse().map_err(|_| wrong())?, qkey.parse().map_err(|_| wrong())?);
         let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
         Ok(Peer { ah: self.pd.ah_create(ip).map_err(self::device)?, qpn: Qpn(qpn), qkey })
+    }
+
+    /// Subscribes to the changes of all paths of the device, from now on; a device has 16
+    /// subscriptions at most. `srd.aio.path_events` is the same for asyncio.
+    fn path_events(&self) -> PyResult<PathEvents> {
+        PathEvents::open(&self.device)
     }
 
     /// Closes the device: peers learn the results of their requests first, which takes a second at

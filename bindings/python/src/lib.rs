@@ -6,6 +6,7 @@ mod completion;
 mod device;
 mod errors;
 mod lab;
+mod path_events;
 mod queue_pair;
 mod region;
 
@@ -19,6 +20,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lab::add(module)?;
     module.add_class::<device::Device>()?;
     module.add_class::<device::Peer>()?;
+    module.add_class::<path_events::PathEvents>()?;
+    module.add_class::<path_events::PathEvent>()?;
     module.add_class::<region::Region>()?;
     module.add_class::<queue_pair::QueuePair>()?;
     module.add_class::<completion::Completion>()

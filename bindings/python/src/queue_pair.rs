@@ -225,7 +225,8 @@ impl QueuePair {
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Completion> {
         let wrong = || DeviceError::new_err("timeout_s must be a number of seconds, 0 or more");
         let limit = timeout_s.map(|s| Duration::try_from_secs_f64(s).map_err(|_| wrong()));
-        let deadline = limit.transpose()?.map(|limit| Instant::now() + limit);
+        // A time that no clock reaches is no limit.
+        let deadline = limit.transpose()?.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let slice = left.unwrap_or(SIGNALS_EVERY).min(SIGNALS_EVERY);

@@ -4,17 +4,69 @@ qp = srd.aio.AsyncQueuePair(device.queue_pair())
 receive = qp.recv(region)              # posted at once
 await qp.send(peer, b"hello")
 done = await receive                   # a srd.Completion
+
+async for event in srd.aio.path_events(device):
+    print(event.path, event.before, event.now)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
-from ._native import Completion, Peer, QueuePair, Region, RequestFailed
+from ._native import (
+    Completion,
+    Device,
+    PathEvent,
+    Peer,
+    QueuePair,
+    Region,
+    RequestFailed,
+)
 from typing import Any
 
-__all__ = ["AsyncQueuePair"]
+__all__ = ["AsyncQueuePair", "path_events"]
+
+
+class _PathEvents:
+    """Changes of paths, as they come; see ``path_events``."""
+
+    def __init__(self, device: Device) -> None:
+        self.events = device.path_events()
+        self._loop = asyncio.get_running_loop()
+
+    def __aiter__(self) -> AsyncIterator[PathEvent]:
+        return self
+
+    async def __anext__(self) -> PathEvent:
+        while True:
+            if event := self.events.get():
+                return event
+            readable = self._loop.create_future()
+            # The loop has one reader of a descriptor: only one task may wait.
+            self._loop.add_reader(self.events.fileno(), _wake, readable)
+            try:
+                await readable
+            finally:
+                self._loop.remove_reader(self.events.fileno())
+
+    async def aclose(self) -> None:
+        """Ends the subscription."""
+        self.events.close()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def path_events(device: Device) -> _PathEvents:
+    """Changes of the states of all paths of a device, from this call on: an asynchronous iterator.
+
+    It never ends by itself; ``aclose`` ends the subscription. Its ``events.missed`` counts changes
+    that were dropped because more than 1,024 waited. One task may wait for it at a time.
+    """
+    return _PathEvents(device)
 
 
 class AsyncQueuePair:

@@ -3,10 +3,12 @@
 import array
 import asyncio
 import gc
+import subprocess
 import threading
 import unittest
 
 import srd
+import srd._tool
 import srd.aio
 
 #: Not the default, so that nothing that runs on this machine is met.
@@ -153,6 +155,58 @@ class Pair(unittest.TestCase):
                 await never
 
         asyncio.run(main())
+
+    def test_changes_of_paths_are_told(self):
+        try:
+            tool = srd._tool.path()
+        except srd.ToolError as error:
+            self.skipTest(str(error))
+
+        def order(*words):
+            command = [tool, "paths", *words, "--peer", "127.0.79.2"]
+            subprocess.run(command, check=True, capture_output=True)
+
+        # Addresses of this test's own, because all devices of the user obey.
+        with srd.Device(ip="127.0.79.1", **PORTS) as a, srd.Device(ip="127.0.79.2", **PORTS) as b:
+            qp_a, qp_b = a.queue_pair(), b.queue_pair()
+            qp_b.recv(b.region(8))
+            events = a.path_events()
+            qp_a.send(a.peer(qp_b.address), b"hello")
+            qp_a.wait(LIMIT_S)
+            self.assertIsNone(events.get())
+            self.assertIsNone(events.wait(0.01))
+            self.addCleanup(order, "allow")
+
+            async def main():
+                told = srd.aio.path_events(a)
+                await asyncio.to_thread(order, "deny", "3,7")
+                async with asyncio.timeout(LIMIT_S):
+                    first, second = await anext(told), await anext(told)
+                    self.assertEqual((first.path, second.path), (3, 7))
+                    self.assertEqual((first.ip, first.before, first.now),
+                                     ("127.0.79.2", "active", "denied"))
+                    self.assertIn("active -> denied", repr(first))
+                    late = asyncio.create_task(anext(told))
+                    await asyncio.sleep(0)
+                    await asyncio.to_thread(order, "allow", "7")
+                    event = await late
+                    self.assertEqual((event.path, event.before, event.now),
+                                     (7, "denied", "active"))
+                    with self.assertRaises(TimeoutError):
+                        async with asyncio.timeout(0.01):
+                            await anext(told)
+                await told.aclose()
+                with self.assertRaisesRegex(srd.DeviceError, "closed"):
+                    await anext(told)
+
+            asyncio.run(main())
+            self.assertEqual([events.wait(LIMIT_S).path for _ in range(3)], [3, 7, 7])
+            self.assertEqual(events.missed, 0)
+            with self.assertRaisesRegex(srd.DeviceError, "timeout_s"):
+                events.wait(-1)
+            events.close()
+            with self.assertRaisesRegex(srd.DeviceError, "closed"):
+                events.fileno()
 
 
 if __name__ == "__main__":
