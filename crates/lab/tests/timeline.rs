@@ -84,7 +84,8 @@ fn messages_paths_and_losses_of_a_dead_spine_are_in_the_recording() {
     // Flows: the completion times of the result.
     let mut took: Vec<u64> = slices("flows").map(|e| times(e).1 - times(e).0).collect();
     let mut fct: Vec<u64> = r.fct_ps.iter().flatten().map(|t| t.unwrap() / 1000).collect();
-    (took.sort_unstable(), fct.sort_unstable());
+    took.sort_unstable();
+    fct.sort_unstable();
     assert!(took.iter().zip(&fct).all(|(a, b)| a.abs_diff(*b) <= 1), "{took:?} {fct:?}");
     assert_eq!(took.len(), fct.len());
     // Messages: all bytes of the flows, each within its flow.

@@ -118,7 +118,7 @@ pub fn futures(f: &Fabric, folder: &Path, by_ucx: bool) -> Result<String> {
     let python = folder.join("bin/python");
     let options = if by_ucx { BY_UCX } else { "" };
     let line = format!("{options} {} -m mpi4py.futures {}", python.display(), program.display());
-    let said = f.mpi_wheel(LIMIT_S, 3, &folder.join("bin"), &line)?;
+    let said = f.mpi_wheel(LIMIT_S, 3, &folder.join("bin"), Shell::Ordinary, &line)?;
     cases::expect_end(&said)?;
     let summary = said.text.lines().find_map(|l| l.strip_prefix("futures_sweep: "));
     let summary = summary.ok_or_else(|| format!("no results, {}", said.tail()))?;

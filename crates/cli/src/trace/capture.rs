@@ -393,9 +393,9 @@ impl Way {
     }
 }
 
-/// UDP port of slot 0, which no packet says: an engine sends with its slot, and receives at the port
-/// of its slot. Of the differences between ports and slots of one address, the port of slot 0 is
-/// that which most engines have.
+/// UDP port of slot 0, which no packet says: an engine sends with its slot, and receives at the
+/// port of its slot. Of the differences between ports and slots of one address, the port of slot 0
+/// is that which most engines have.
 fn base_of(blocks: &[(u32, &[u8])]) -> u16 {
     let (mut slots, mut ports) = (BTreeSet::new(), BTreeSet::new());
     let mut ack = AckBlock::default();

@@ -26,7 +26,8 @@ impl Recording {
             let names: Vec<_> = some.map(|c| format!("\"{}\"", c.case)).collect();
             let more = if cases.len() > NAMES_MAX { ", ..." } else { "" };
             return Err(Failure::Usage(format!(
-                "--perfetto records one run, but there are {} cases: choose one by --case, of {}{more}",
+                "--perfetto records one run, but there are {} cases: choose one by --case, of \
+                 {}{more}",
                 cases.len(),
                 names.join(", ")
             )));

@@ -102,7 +102,9 @@ impl EngineEvents {
     /// A message was posted; `handle` identifies it until it ends.
     #[cold]
     pub fn posted(&self, handle: u32, posted: Posted) {
-        self.with(|_, state| drop(state.posted.insert(handle, posted)));
+        self.with(|_, state| {
+            state.posted.insert(handle, posted);
+        });
     }
 
     /// A message has ended.
