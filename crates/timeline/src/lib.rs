@@ -10,7 +10,7 @@
 //! let mut timeline = srd_timeline::Timeline::new("an example");
 //! let host = timeline.group("host 1");
 //! let messages = timeline.track(host, "queue pair 3", 0);
-//! timeline.slice(messages, "write", 1_000, 5_000, vec![("bytes", 4096.into())]);
+//! timeline.slice(messages, "write", 1_000, 5_000, vec![("bytes", 4096_u32.into())]);
 //! timeline.instant(messages, "sent again", 2_500, Vec::new());
 //! timeline.counter(host, "window (bytes)", 1_000, 65_536.0);
 //! let mut file = Vec::new();
