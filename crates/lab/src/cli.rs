@@ -102,7 +102,7 @@ pub struct Run {
     /// Write the table, CSV, JSON and a page with plots into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Record the first run of the only case for Perfetto (https://ui.perfetto.dev) into this file:
+    /// Record the first run of the only case for Perfetto (ui.perfetto.dev) into this file:
     /// messages, paths, losses, windows, rates and round trips over time
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
