@@ -2,7 +2,7 @@
 //!
 //! The receive socket is bound to a known port (port base + slot). Each path has a socket at a port
 //! that the kernel chose, shared by all peers. The path sockets are never read, because peers send
-//! everything to the receive port. With several [rails](rails) there is one receive socket on each.
+//! everything to the receive port. With several rails there is one receive socket on each.
 
 mod addr;
 mod backlog;
