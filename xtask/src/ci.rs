@@ -1,19 +1,20 @@
 //! `ci`: all checks in order, with a table of results and durations.
 
 use crate::{
-    Result, args::Args, check, demo, fuzz, instructions, lab, package, paper_map, steps, suites,
-    tidy,
+    Result, args::Args, check, demo, fuzz, instructions, lab, package, paper_map, report, steps,
+    suites, tidy,
 };
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
 /// Cheap and informative steps first.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
     ("paper-map", || paper_map::compare(false)),
+    ("report-age", report::age),
     ("lint", steps::lint),
     ("test", || steps::test_all(false)),
     ("models", steps::models),

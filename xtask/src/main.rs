@@ -32,6 +32,7 @@ Checks
   bench-instructions [--update]  count instructions per operation, compare with the table
   lab [--update]               compare the simulator's reduced set digit by digit with its tables
   paper-map [--update]         compare docs/paper-map.md with its template and docs/results
+  report-age                   docs/performance.md is of the last 30 commits of the data path
   wireshark [--update]         compare the dissector's tables with docs/wire.md and docs/sealing.md
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 2),
                                a sample of planted bugs
@@ -80,8 +81,8 @@ Packages (docs/install.md)
 Machine
   install-deps [--all]         install missing apt packages, or print the command
 
-Every command has --help. Steps of ci: lockfile fmt tidy paper-map lint test models demo
-lab acceptance package-check bench-instructions check-seeds fuzz (45 s in all).";
+Every command has --help. Steps of ci: lockfile fmt tidy paper-map report-age lint test models
+demo lab acceptance package-check bench-instructions check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -124,6 +125,7 @@ fn dispatch(args: &mut Args) -> Result {
         "fuzz" => fuzz::run_command(args),
         "sanitize" => sanitize::run_command(args),
         "report" => report::run_command(args),
+        "report-age" => args.end().and_then(|()| report::age()),
         "mpi-figures" => mpi::run_command(args),
         "acceptance" => suites::run_command(args),
         "apps" => suites::apps_command(args),

@@ -3,7 +3,7 @@
 use crate::{
     Result,
     args::Args,
-    process::{cargo, command, root, run},
+    process::{cargo, command, output, root, run},
     tools, verbs,
 };
 
@@ -31,4 +31,61 @@ pub fn run_command(args: &mut Args) -> Result {
     tools::build_release("srd-bench", "srd-bench")?;
     let program = tools::build_release("srd-report", "srd-report")?;
     run(command(&program.to_string_lossy(), &[]).args(options))
+}
+
+/// The page that `report` writes.
+const PAGE: &str = "docs/performance.md";
+/// What stands before the commit that the page is of.
+const OF: &str = "of commit `";
+/// Code of the data path, whose changes may change the figures.
+const DATA_PATH: [&str; 6] = [
+    "crates/wire/src",
+    "crates/core/src",
+    "crates/seal/src",
+    "crates/datapath/src",
+    "crates/share/src",
+    "crates/srd/src",
+];
+/// Changes of the data path after which the figures are too old.
+const CHANGES_MAX: u32 = 30;
+
+/// `report-age`: requires that the page is not older than the last commits of the data path.
+pub fn age() -> Result {
+    let page = std::fs::read_to_string(root().join(PAGE)).map_err(|e| format!("{PAGE}: {e}"))?;
+    let commit = commit_of(&page).ok_or_else(|| format!("{PAGE} names no commit: {REMEDY}"))?;
+    let git = |args: &[&str]| output(command("git", args).current_dir(root()));
+    if git(&["rev-parse", "--is-shallow-repository"])?.trim() == "true" {
+        println!("SKIPPED: this clone has no history to look for commit {commit} in");
+        return Ok(());
+    }
+    let since = format!("{commit}..HEAD");
+    let line = [&["rev-list", "--count", since.as_str(), "--"][..], &DATA_PATH].concat();
+    let count =
+        git(&line).map_err(|e| format!("{PAGE} is of a commit that is lost: {REMEDY}\n{e}"))?;
+    let count: u32 = count.trim().parse().map_err(|_| format!("git counts `{count}` commits"))?;
+    println!("{PAGE} is of commit {commit}; the data path changed {count} times since then");
+    if count > CHANGES_MAX {
+        return Err(format!("that is more than {CHANGES_MAX} times: {REMEDY}"));
+    }
+    Ok(())
+}
+
+const REMEDY: &str = "measure anew by `cargo xtask report`";
+
+fn commit_of(page: &str) -> Option<&str> {
+    let (commit, _) = page.split_once(OF)?.1.split_once('`')?;
+    commit.bytes().all(|b| b.is_ascii_hexdigit()).then_some(commit).filter(|c| c.len() >= 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::commit_of;
+
+    #[test]
+    fn the_page_names_its_commit() {
+        let page = "measures everything below, of commit `0123456789ab`. Each figure";
+        assert_eq!(commit_of(page), Some("0123456789ab"));
+        assert_eq!(commit_of("of commit `unknown`."), None);
+        assert_eq!(commit_of("Made by one command"), None);
+    }
 }

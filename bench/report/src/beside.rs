@@ -241,7 +241,7 @@ drop-in libraries.
         plan.runs,
         plan.runs,
         plan.seconds,
-        commit(),
+        page::commit(),
         SIZES.map(|s| format!("{s} B | beside SRD")).join(" | "),
         "-|-|".repeat(SIZES.len()),
     )?;
@@ -283,14 +283,6 @@ drop-in libraries.
          TCP and UDP does not stand in for; Open MPI's TCP is in a section of its own.\n\n{END}"
     )?;
     Ok(page::wrapped(&out))
-}
-
-/// The commit that was measured.
-fn commit() -> String {
-    let line = ["rev-parse", "--short=12", "HEAD"];
-    let out = std::process::Command::new("git").args(line).output();
-    let said = out.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
-    said.ok().filter(|s| !s.is_empty()).unwrap_or_else(|| "unknown".into())
 }
 
 /// Replaces this section in the page, or puts it before those that other commands make.

@@ -73,6 +73,14 @@ pub fn put(page: &str, part: &str, marks: [&str; 2], followers: &[&str]) -> Stri
     })
 }
 
+/// The commit that is measured, which `cargo xtask report-age` looks for in the page.
+pub fn commit() -> String {
+    let line = ["rev-parse", "--short=12", "HEAD"];
+    let out = std::process::Command::new("git").args(line).output();
+    let said = out.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
+    said.ok().filter(|s| !s.is_empty()).unwrap_or_else(|| "unknown".into())
+}
+
 pub fn file(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
@@ -99,9 +107,10 @@ fn head(out: &mut String, m: &Measured) -> Result<()> {
 <!-- Written by `cargo xtask report`; change bench/report instead of this file. -->
 
 Made by one command, `cargo xtask report --runs {runs} --seconds {seconds}`, which builds and
-measures everything below. Each figure is the **median of {runs} runs**, with the least and the
-most in brackets; the rows run in turn (first row, second row, …, first row again), and a ratio is
-the median of the ratios within one round. One row alone, with all counters of both ends:
+measures everything below, of commit `{commit}`. Each figure is the **median of {runs} runs**,
+with the least and the most in brackets; the rows run in turn (first row, second row, …, first row
+again), and a ratio is the median of the ratios within one round. One row alone, with all counters
+of both ends:
 `cargo xtask report --row NAME`, with the names in the tables.
 
 Conditions (\"offgro\"):
@@ -123,6 +132,7 @@ Conditions (\"offgro\"):
 
 ",
         burst = rows::burst_of(1400),
+        commit = commit(),
         runs = m.plan.runs,
         seconds = m.plan.seconds,
         link = m.link,
