@@ -170,8 +170,8 @@ class Pair(unittest.TestCase):
         with srd.Device(ip="127.0.79.1", **PORTS) as a, srd.Device(ip="127.0.79.2", **PORTS) as b:
             qp_a, qp_b = a.queue_pair(), b.queue_pair()
             qp_b.recv(b.region(8))
-            events = a.path_events()
-            qp_a.send(a.peer(qp_b.address), b"hello")
+            events, to_b = a.path_events(), a.peer(qp_b.address)
+            qp_a.send(to_b, b"hello")
             qp_a.wait(LIMIT_S)
             self.assertIsNone(events.get())
             self.assertIsNone(events.wait(0.01))
