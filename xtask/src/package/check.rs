@@ -114,7 +114,7 @@ fn by_pip(parts: &Parts) -> Result {
 
 fn is_of_srd(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ["srd", "software_srd", "figures", "libibverbs", "libefa"]
+    ["srd", "software_srd", "figures.ipynb", "libibverbs", "libefa"]
         .iter()
         .any(|word| name.starts_with(word))
 }
