@@ -31,6 +31,9 @@ const MESSAGES: u32 = 20_000;
 /// UDP and TCP ports of the programs' control connections.
 const PORT: &str = "18991";
 
+/// Script that mounts `/sys` anew and becomes the command that follows.
+const SYSFS: &str = "mount -t sysfs sysfs /sys && exec \"$@\"";
+
 /// Programs and the Debian packages that have them.
 const TOOLS: [(&str, &str); 2] = [("fi_pingpong", "libfabric-bin"), ("ucx_perftest", "ucx-utils")];
 
@@ -145,7 +148,7 @@ fn commands(p: &Programs, ping: Ping, size: u32) -> [Vec<String>; 2] {
             let verbs = p.own.with_file_name("../verbs");
             let lead = if srd {
                 format!(
-                    "{} run --quiet --interface {device} --verbs-dir {} -- ",
+                    "env -u SRD_REPORT_INSIDE {} run --quiet --interface {device} --verbs-dir {} -- ",
                     tool.display(),
                     verbs.display()
                 )
@@ -162,8 +165,13 @@ fn commands(p: &Programs, ping: Ping, size: u32) -> [Vec<String>; 2] {
     [("srd-far", ""), ("srd-near", FAR_IP)].map(|(device, to)| timed(&line(device, to)))
 }
 
+/// A command with a time limit, in a view of `/sys` that has the interfaces of its namespace: UCX
+/// looks for them there.
 fn timed(line: &str) -> Vec<String> {
-    format!("timeout {LIFE_SECONDS} {line}").split_whitespace().map(String::from).collect()
+    let mut words: Vec<_> = ["unshare", "--mount", "--", "sh", "-c", SYSFS, "sh"].into();
+    words.extend(["timeout", LIFE_SECONDS]);
+    words.extend(line.split_whitespace());
+    words.into_iter().map(String::from).collect()
 }
 
 /// The time of one transfer in µs: the seventh column of the row below the heading.
