@@ -148,14 +148,16 @@ fn commands(p: &Programs, ping: Ping, size: u32) -> [Vec<String>; 2] {
             let verbs = p.own.with_file_name("../verbs");
             let lead = if srd {
                 format!(
-                    "env -u SRD_REPORT_INSIDE {} run --quiet --interface {device} --verbs-dir {} -- ",
+                    "env -u SRD_REPORT_INSIDE {} run --quiet --interface {device} \
+                     --verbs-dir {} -- ",
                     tool.display(),
                     verbs.display()
                 )
             } else {
                 String::new()
             };
-            format!("{lead}fi_pingpong -p {provider} -e rdm -I {iterations} -S {size} {to}")
+            let test = format!("-p {provider} -e rdm -I {iterations} -S {size}");
+            format!("{lead}fi_pingpong {test} {to}")
         }
         Ping::Ucx => {
             let test = format!("-t tag_lat -s {size} -n {iterations} -w 100 -p {PORT} -f -v");
