@@ -6,7 +6,7 @@ use crate::{
     KEPT_FROM, Result,
     figures::{Figures, Spread},
     measure::{Plan, load},
-    net::{FAR_IP, NEAR_IP, Net},
+    net::{self, FAR_IP, NEAR_IP, Net},
     page::{self, shown},
     pair::{self, LIFE_SECONDS, Ready, Server},
     rows::{Driver, Programs, Row, Wait, burst_of},
@@ -86,7 +86,7 @@ struct Measured {
 
 /// Measures, and returns the section with its first and last line.
 pub fn part(plan: Plan) -> Result<String> {
-    tools_check()?;
+    net::tools_find(&TOOLS)?;
     let net = Net::build()?;
     let programs = Programs::find()?;
     let mut m = Measured::default();
@@ -103,17 +103,6 @@ pub fn part(plan: Plan) -> Result<String> {
         m.ucx.push(ucx_stream(&net)?);
     }
     section(plan, &m)
-}
-
-fn tools_check() -> Result<()> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let there = |tool: &str| path.split(':').any(|d| std::path::Path::new(d).join(tool).is_file());
-    let missing: Vec<_> = TOOLS.iter().filter(|t| !there(t.0)).map(|t| t.1).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let all = missing.join(" ");
-    Err(format!("missing: {all}. Install with:\n    sudo apt-get install -y {all}").into())
 }
 
 /// Messages that go to and fro at this size.
@@ -159,10 +148,7 @@ fn commands(p: &Programs, ping: Ping, size: u32) -> [Vec<String>; 2] {
             let test = format!("-p {provider} -e rdm -I {iterations} -S {size}");
             format!("{lead}fi_pingpong {test} {to}")
         }
-        Ping::Ucx => {
-            let test = format!("-t tag_lat -s {size} -n {iterations} -w 100 -p {PORT} -f -v");
-            format!("env UCX_TLS=tcp UCX_NET_DEVICES={device} ucx_perftest {test} {to}")
-        }
+        Ping::Ucx => ucx(device, to, &format!("tag_lat -s {size} -n {iterations}")),
     };
     [("srd-far", ""), ("srd-near", FAR_IP)].map(|(device, to)| timed(&line(device, to)))
 }
@@ -174,6 +160,12 @@ fn timed(line: &str) -> Vec<String> {
     words.extend(["timeout", LIFE_SECONDS]);
     words.extend(line.split_whitespace());
     words.into_iter().map(String::from).collect()
+}
+
+/// An end of a test of UCX over TCP by this interface.
+fn ucx(device: &str, to: &str, test: &str) -> String {
+    let variables = format!("UCX_TLS=tcp UCX_NET_DEVICES={device}");
+    format!("env {variables} ucx_perftest -t {test} -w 100 -p {PORT} -f -v {to}")
 }
 
 /// The time of one transfer in µs: the seventh column of the row below the heading.
@@ -207,8 +199,7 @@ fn children_cpu_seconds() -> Result<f64> {
 
 fn ucx_stream(net: &Net) -> Result<[f64; 2]> {
     let line = |device: &str, to: &str| {
-        let test = format!("-t tag_bw -s {MESSAGE} -n {MESSAGES} -w 100 -p {PORT} -f -v");
-        timed(&format!("env UCX_TLS=tcp UCX_NET_DEVICES={device} ucx_perftest {test} {to}"))
+        timed(&ucx(device, to, &format!("tag_bw -s {MESSAGE} -n {MESSAGES}")))
     };
     let before = children_cpu_seconds()?;
     let server = Server::start(net, &line("srd-far", ""), Ready::Wait(500))?;

@@ -97,11 +97,7 @@ extremes of few rounds lie far apart; the median over many short rounds is more 
 
 /// Replaces this section in the page.
 pub fn put(page: &str, part: &str) -> Result<String> {
-    let found = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
-    });
-    found
+    page::replace(page, part, [BEGIN, END])
         .ok_or_else(|| "the page has no section about the checksum: generate the whole page".into())
 }
 

@@ -38,11 +38,16 @@ const TOOLS: [(&str, &str); 9] = [
     ("timeout", "coreutils"),
 ];
 
-/// Reports missing packages.
+/// Reports missing packages of those that all rows need.
 pub fn tools_check() -> Result<()> {
+    tools_find(&TOOLS)
+}
+
+/// Requires these programs, each with the Debian package that contains it.
+pub fn tools_find(tools: &[(&str, &str)]) -> Result<()> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let there = |tool: &str| path.split(':').any(|d| std::path::Path::new(d).join(tool).is_file());
-    let mut missing: Vec<_> = TOOLS.iter().filter(|t| !there(t.0)).map(|t| t.1).collect();
+    let mut missing: Vec<_> = tools.iter().filter(|t| !there(t.0)).map(|t| t.1).collect();
     missing.dedup();
     if missing.is_empty() {
         return Ok(());

@@ -59,15 +59,18 @@ pub fn wrapped(text: &str) -> String {
     out
 }
 
-/// Replaces the section between `marks` in the page by `part`, or puts it before the first of the
-/// sections that begin with `followers`.
+/// Replaces the section between `marks` in the page by `part`.
+pub fn replace(page: &str, part: &str, marks: [&str; 2]) -> Option<String> {
+    let (before, rest) = page.split_once(marks[0])?;
+    let (_, after) = rest.split_once(marks[1])?;
+    Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
+}
+
+/// As [`replace`]; a page that has no such section gets it before the first of those that begin
+/// with `followers`.
 pub fn put(page: &str, part: &str, marks: [&str; 2], followers: &[&str]) -> String {
-    let replaced = page.split_once(marks[0]).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(marks[1])?;
-        Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
-    });
     let next = || followers.iter().filter_map(|mark| page.find(mark)).min();
-    replaced.unwrap_or_else(|| match next() {
+    replace(page, part, marks).unwrap_or_else(|| match next() {
         Some(at) => format!("{}{part}\n{}", &page[..at], &page[at..]),
         None => format!("{page}\n{part}"),
     })

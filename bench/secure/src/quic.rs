@@ -7,6 +7,7 @@ use quinn::{
     ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
+use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -15,6 +16,10 @@ use std::{
 
 /// Bytes of a datagram beyond `--size`: header, tag and the head of a frame of the stream.
 const OVERHEAD: u16 = 50;
+/// Packets that quinn sends by one segmented call at most.
+const SEGMENTS: u32 = 10;
+/// Most bytes of such a call: those of the longest datagram over IPv4.
+const SEGMENTED_BYTES: u32 = 65_507;
 /// Window of the receiver: more than a link of this machine holds.
 const WINDOW_BYTES: u32 = 16 << 20;
 
@@ -23,7 +28,10 @@ const BUFFER_BYTES: usize = 8 << 20;
 
 fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
     let mut config = TransportConfig::default();
-    config.initial_mtu(options.need::<u16>("size")? + OVERHEAD);
+    let packet = options.need::<u16>("size")? + OVERHEAD;
+    config.initial_mtu(packet);
+    // The kernel refuses longer ones, which quinn takes for lost: nearly all of a stream.
+    config.enable_segmentation_offload(SEGMENTS * u32::from(packet) <= SEGMENTED_BYTES);
     config.mtu_discovery_config(None);
     config.stream_receive_window(VarInt::from_u32(WINDOW_BYTES));
     config.receive_window(VarInt::from_u32(WINDOW_BYTES));
@@ -35,8 +43,11 @@ fn endpoint(options: &Options, at: SocketAddr, server: Option<ServerConfig>) -> 
     let mut config = EndpointConfig::default();
     config.max_udp_payload_size(options.need::<u16>("size")? + OVERHEAD)?;
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
-    // As much as the kernel gives, so that full buffers do not slow it.
-    socket.set_recv_buffer_size(BUFFER_BYTES)?;
+    // As much as the kernel gives, so that full buffers do not slow it: with privileges, as SRD and
+    // raw UDP, more than others may have.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        socket.set_recv_buffer_size(BUFFER_BYTES)?;
+    }
     socket.set_send_buffer_size(BUFFER_BYTES)?;
     socket.bind(&at.into())?;
     Ok(Endpoint::new(config, server, UdpSocket::from(socket), Arc::new(TokioRuntime))?)

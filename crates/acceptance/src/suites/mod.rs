@@ -247,10 +247,7 @@ fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec
         let name = format!("libfabric of that wheel, fabric `{kind}`: send, RDMA write, RDMA read");
         jobs.push((name, Box::new(move |f, folder| wheel::libfabric(f, folder, kind))));
     }
-    let found = match folder {
-        Some(folder) => wheel::version(folder).map(|v| (v, folder)),
-        None => Err("name a virtual environment with --mpi-wheel DIR".to_owned()),
-    };
+    let found = of_venv(folder, "--mpi-wheel", wheel::version);
     job_rows(fabric, only, "Open MPI 5 (wheel)", &found, jobs)
 }
 
@@ -264,10 +261,7 @@ fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<
     }
     let name = "Intel MPI of PyPI, the caller's variables by a shell that passes none".to_owned();
     jobs.push((name, Box::new(|f, folder| impi::run(f, folder, 2, Shell::Bare))));
-    let found = match folder {
-        Some(folder) => impi::version(folder).map(|v| (v, folder)),
-        None => Err("name a virtual environment with --impi DIR".to_owned()),
-    };
+    let found = of_venv(folder, "--impi", impi::version);
     job_rows(fabric, only, "Intel MPI (wheel)", &found, jobs)
 }
 
@@ -320,11 +314,18 @@ fn futures_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> V
         let name = format!("srd.lab.sweep by mpi4py.futures over {over}, 3 ranks on 2 hosts");
         jobs.push((name, Box::new(move |f, folder| wheel::futures(f, folder, by_ucx))));
     }
-    let found = match folder {
-        Some(folder) => wheel::futures_version(folder).map(|v| (v, folder)),
-        None => Err("name a virtual environment with --mpi-wheel DIR".to_owned()),
-    };
+    let found = of_venv(folder, "--mpi-wheel", wheel::futures_version);
     job_rows(fabric, only, "mpi4py (wheel)", &found, jobs)
+}
+
+/// What is installed in the virtual environment that `option` names, by `version`.
+fn of_venv<'a>(
+    folder: Option<&'a Path>,
+    option: &str,
+    version: impl FnOnce(&Path) -> Result<String>,
+) -> Result<(String, &'a Path)> {
+    let folder = folder.ok_or_else(|| format!("name a virtual environment with {option} DIR"))?;
+    Ok((version(folder)?, folder))
 }
 
 /// Runs the selected jobs with the version and folder in `found`, or reports why they cannot run.
