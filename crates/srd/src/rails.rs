@@ -1,6 +1,7 @@
 //! Rails: further networks that a device sends and receives on, beside that of its address.
 
 use crate::{Bind, DeviceError, interface};
+use srd_datapath::udp::same_network;
 use std::net::IpAddr;
 
 /// Local addresses on further rails, and the length of the rails' networks in bits.
@@ -46,15 +47,6 @@ fn address(text: &str) -> Result<IpAddr, DeviceError> {
         Bind::Ip(ip) => Ok(ip),
         Bind::Interface(name) => Ok(interface::address_of(&name)?.ip),
     }
-}
-
-fn same_network(a: IpAddr, b: IpAddr, bits: u8) -> bool {
-    let differ = match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros(),
-        _ => return false,
-    };
-    differ >= u32::from(bits)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod socket;
 mod tx;
 
 pub use config::{OpenError, PATHS_MAX, PORT_BASE_DEFAULT, SEGMENTS_MAX, UdpConfig};
-pub use rails::{RAIL_PORTS, RAILS_MAX};
+pub use rails::{RAIL_PORTS, RAILS_MAX, same_network};
 pub use socket::rcvbuf_warning;
 
 use crate::{

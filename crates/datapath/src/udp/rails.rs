@@ -38,6 +38,11 @@ fn moved(ip: IpAddr, from: IpAddr, to: IpAddr, prefix_bits: u8) -> Option<IpAddr
     })
 }
 
+/// Whether two addresses are in one network whose addresses begin with so many equal bits.
+pub fn same_network(a: IpAddr, b: IpAddr, prefix_bits: u8) -> bool {
+    moved(a, b, b, prefix_bits).is_some()
+}
+
 /// The rails of a datapath.
 #[derive(Clone, Debug)]
 pub struct Rails {
@@ -76,8 +81,9 @@ impl Rails {
         if rail == 0 || usize::from(path) >= self.paths {
             return (path, dst);
         }
-        match moved(dst.ip(), self.own[0], self.own[rail], self.prefix_bits) {
-            Some(ip) => (path, SocketAddr::new(ip, dst.port() + RAIL_PORTS * rail as u16)),
+        let ip = moved(dst.ip(), self.own[0], self.own[rail], self.prefix_bits);
+        match ip.zip(dst.port().checked_add(RAIL_PORTS * rail as u16)) {
+            Some((ip, port)) => (path, SocketAddr::new(ip, port)),
             None => (path - rail as u8, dst),
         }
     }
@@ -127,7 +133,7 @@ impl UdpConfig {
                     self.ip
                 ));
             }
-            let same = |other| moved(ip, other, other, bits).is_some();
+            let same = |other| same_network(ip, other, bits);
             if others.into_iter().any(same) {
                 return bad(format!("two rails in the network of {ip}/{bits}: each needs its own"));
             }
@@ -180,6 +186,15 @@ mod tests {
         }
         // A path that does not exist stays one.
         assert_eq!(rails.route(64, "10.0.0.1:1".parse().unwrap()).0, 64);
+    }
+
+    #[test]
+    fn a_port_without_room_above_it_is_reached_on_the_first_rail() {
+        let rails = Rails::new(&config("10.0.7.1", &["10.1.7.1"], 16));
+        let high = "10.0.0.9:65400".parse().unwrap();
+        assert_eq!(rails.route(3, high), (2, high));
+        let last = "10.0.0.9:65279".parse().unwrap();
+        assert_eq!(rails.route(3, last), (3, "10.1.0.9:65535".parse().unwrap()));
     }
 
     #[test]
