@@ -136,8 +136,9 @@ fn pending() {
     assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock);
 }
 
-/// Queues that one thread destroys while another takes their event: both begin at once, one of them
-/// a little later, by as much as the round says.
+/// Queues that one thread destroys while another takes their event: both begin at once, each of them
+/// later by as much as the round says, up to more than a thread needs to wake. In the last round the
+/// event is taken first in any case, so that a machine on which one thread always wins shows both.
 fn race() {
     const ROUNDS: usize = 1_000;
     let node = Node::new();
@@ -145,14 +146,17 @@ fn race() {
     // Of each queue: whether it was destroyed.
     let destroyed: Vec<AtomicBool> = (0..ROUNDS).map(|_| AtomicBool::new(false)).collect();
     let start = Barrier::new(2);
+    let last_taken = AtomicBool::new(false);
     let (channel, mut taken) = (Shared(node.channel), 0);
     thread::scope(|s| {
         let takes = s.spawn(|| {
             let mut taken = 0;
             for round in 0..ROUNDS {
                 start.wait();
-                delay(round / 32 % 32);
-                if let Some((cq, context)) = event_next(channel.get()) {
+                delay(round / DELAYS % DELAYS);
+                let event = event_next(channel.get());
+                last_taken.store(round == ROUNDS - 1, Ordering::SeqCst);
+                if let Some((cq, context)) = event {
                     // SAFETY: `queue_with_event` was given one of these.
                     let destroyed = unsafe { &*context.cast::<AtomicBool>() };
                     assert!(!destroyed.load(Ordering::SeqCst), "an event of a queue that is gone");
@@ -170,7 +174,10 @@ fn race() {
         for (round, destroyed) in destroyed.iter().enumerate() {
             let cq = queue_with_event(&node, ptr::from_ref(destroyed).cast_mut().cast());
             start.wait();
-            delay(round % 32);
+            delay(round % DELAYS);
+            while round == ROUNDS - 1 && !last_taken.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
             // SAFETY: the other thread acknowledges what it takes.
             assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
             destroyed.store(true, Ordering::SeqCst);
@@ -181,7 +188,10 @@ fn race() {
     assert!(taken > 0, "no event was taken before its queue ended");
 }
 
-/// Some ten ns for each of `steps`.
+/// The delays that [`delay`] has.
+const DELAYS: usize = 16;
+
+/// Some ten ns, doubled for each of `steps`: up to the better part of a ms.
 fn delay(steps: usize) {
-    (0..steps).for_each(|_| hint::spin_loop());
+    (0..1_usize << steps).for_each(|_| hint::spin_loop());
 }
