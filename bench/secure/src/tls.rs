@@ -7,7 +7,7 @@ use rustls::{ClientConnection, ServerConnection, Stream};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{
     io::{ErrorKind, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
 };
 
@@ -46,6 +46,7 @@ pub fn serve(options: &Options) -> Result {
         }
     }
     since.tell(bytes);
+    tcp.shutdown(Shutdown::Write)?;
     input_end();
     Ok(())
 }
@@ -76,5 +77,9 @@ pub fn drive(options: &Options) -> Result {
     since.tell(bytes);
     tls.send_close_notify();
     tls.complete_io(&mut tcp)?;
+    // The server's session tickets were never read. A socket that is closed with unread data resets
+    // the connection, which would take what the server has not read yet with it.
+    tcp.shutdown(Shutdown::Write)?;
+    while tcp.read(&mut [0; 4096])? > 0 {}
     Ok(())
 }
