@@ -45,7 +45,9 @@ pub struct By {
 /// As [`build`], by another C compiler: one for an older C library, or for another processor.
 pub fn build_by(by: &By, out: Option<PathBuf>) -> Result<PathBuf> {
     let compiler = by.compiler.as_str();
-    let line = ["build", "--release", "-p", "srd-ibverbs", "--lib"];
+    // With this kind of library alone: beside a library for Rust, which tests use, Cargo leaves out
+    // link-time optimization.
+    let line = ["rustc", "--release", "-p", "srd-ibverbs", "--lib", "--crate-type", "staticlib"];
     run(cargo(&line).args(&by.options))?;
     let out = out.unwrap_or_else(|| target_dir().join("verbs"));
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;

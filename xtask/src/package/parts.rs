@@ -61,7 +61,9 @@ impl Parts {
     /// Builds everything.
     pub fn build() -> Result<Self> {
         let parts = Self::build_dropin()?;
-        run(&mut cargo(&["build", "--release", "-p", "srd-c", "--lib"]))?;
+        // With this kind of library alone Cargo optimizes it at link time.
+        let line = ["rustc", "--release", "-p", "srd-c", "--lib", "--crate-type", "cdylib"];
+        run(&mut cargo(&line))?;
         Ok(Self { c: Some(target_dir().join("release/libsrd_c.so")), ..parts })
     }
 
