@@ -121,11 +121,18 @@ def _kept(keep: str | os.PathLike[str] | None, writer: str) -> dict[str, str]:
     found: dict[str, str] = {}
     if keep is None:
         return found
+    place = pathlib.Path(keep)
     try:
+        # A device may have no end, and a pipe nobody who opens its other side.
+        if place.exists() and not place.is_file():
+            raise SpecError(
+                f"results cannot be kept in {os.fspath(keep)}: it is no regular file; name a "
+                "file, which need not exist yet"
+            )
         # Before the first job, not after it: whether results can be appended.
         with open(keep, "ab"):
             pass
-        lines = pathlib.Path(keep).read_bytes().splitlines(keepends=True)
+        lines = place.read_bytes().splitlines(keepends=True)
         for number, line in enumerate(lines, 1):
             try:
                 entry = json.loads(line)

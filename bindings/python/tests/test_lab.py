@@ -201,6 +201,21 @@ class Sweep(unittest.TestCase):
             with self.assertRaisesRegex(srd.SpecError, "cannot be kept in"):
                 lab.sweep(_smallest(), **{**options, "keep": place})
 
+    def test_results_are_kept_in_regular_files_only(self):
+        pipe, full, link = (self.folder / name for name in ("pipe", "full", "link"))
+        os.mkfifo(pipe)
+        full.symlink_to("/dev/full")
+        options = {**self.OPTIONS, "executor": lambda: self.fail("nothing is to run")}
+        # Devices would be read without end, and nobody opens the pipe's other side.
+        for place in ("/dev/zero", full, pipe, self.folder):
+            with self.assertRaisesRegex(srd.SpecError, "no regular file; name a file"):
+                lab.sweep(_smallest(), **{**options, "keep": place})
+        # A link to a file that is made is one.
+        link.symlink_to(self.folder / "kept")
+        results = lab.sweep(_smallest(), executor=executors.threads, keep=link, **self.OPTIONS)
+        self.assertEqual(results.hash, self.here.hash)
+        self.assertEqual(len((self.folder / "kept").read_text().splitlines()), 4)
+
     def test_what_another_build_kept_is_not_taken(self):
         keep = self.folder / "kept"
         told = []
