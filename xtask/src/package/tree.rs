@@ -105,11 +105,17 @@ impl Tree {
     }
 
     /// What the kernel and a firewall of a host may be told: `systemd-sysctl` reads the first at
-    /// the next start, and firewalld offers the second as a service that is off until enabled.
+    /// the next start, and firewalld offers the others as services that are off until enabled.
     pub fn host_files(&self) -> Result {
         self.write("lib/sysctl.d/90-srd.conf", include_str!("files/90-srd.conf"))?;
-        let service = include_str!("files/software-srd.xml");
-        self.write("lib/firewalld/services/software-srd.xml", service)
+        let services = "lib/firewalld/services";
+        for (name, text) in [
+            ("software-srd", include_str!("files/software-srd.xml")),
+            ("software-srd-rails", include_str!("files/software-srd-rails.xml")),
+        ] {
+            self.write(&format!("{services}/{name}.xml"), text)?;
+        }
+        Ok(())
     }
 
     /// Licenses and changes.

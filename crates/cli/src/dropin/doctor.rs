@@ -8,7 +8,14 @@ use crate::{
     paths::{self, Survey},
     signals::Stop,
 };
-use srd::{Device, DeviceConfig, InterfaceAddress, Progress, datapath::route, interface_addresses};
+use srd::{
+    Device, DeviceConfig, InterfaceAddress, Progress,
+    datapath::{
+        route,
+        udp::{RAIL_PORTS, RAILS_MAX},
+    },
+    interface_addresses,
+};
 use std::{env, fs, net::IpAddr, process::Command};
 
 const EXAMPLES: &str = "Examples:
@@ -312,10 +319,23 @@ fn peer(
         "{server} answers on {answering} of {total} paths, {rtt_us_min:.0} to {rtt_us_max:.0} us"
     );
     if answering == total {
-        found.good(&what)
-    } else {
-        found.tell(Verdict::Advice, &what, &format!("srd paths {server}"))
+        return found.good(&what);
     }
+    let mut advice = format!("srd paths {server}");
+    if srd::setting("SRD_RAILS").is_some_and(|rails| !rails.is_empty()) {
+        let (first, last) = rail_ports(srd::PORT_BASE_DEFAULT);
+        advice.push_str(&format!(
+            "; the networks of SRD_RAILS beside the first need UDP ports from {first} on (up to \
+             {last} with four networks) open on both hosts"
+        ));
+    }
+    found.tell(Verdict::Advice, &what, &advice)
+}
+
+/// First and last UDP port that devices with rails receive at besides those from `port_base`.
+const fn rail_ports(port_base: u16) -> (u16, u16) {
+    let first = port_base.saturating_add(RAIL_PORTS);
+    (first, first.saturating_add(RAIL_PORTS * (RAILS_MAX as u16 - 1) - 1))
 }
 
 /// Finding and advice if only small packets reach the server.
@@ -361,5 +381,18 @@ mod tests {
         assert_eq!(found.note(Verdict::Failed, "a", "b"), "FAILED  a\n        b");
         assert_eq!(found.note(Verdict::Good, "c", ""), "ok      c");
         assert_eq!(found.failed, 1);
+    }
+
+    #[test]
+    fn services_of_firewalld_have_the_ports_of_devices() {
+        let base = srd::PORT_BASE_DEFAULT;
+        let files = concat!(env!("CARGO_MANIFEST_DIR"), "/../../xtask/src/package/files");
+        for (name, (first, last)) in
+            [("software-srd", (base, base + 255)), ("software-srd-rails", rail_ports(base))]
+        {
+            let text = fs::read_to_string(format!("{files}/{name}.xml")).unwrap();
+            let port = format!("<port protocol=\"udp\" port=\"{first}-{last}\"/>");
+            assert!(text.contains(&port), "{name} lacks {port}");
+        }
     }
 }
