@@ -144,7 +144,7 @@ fn by_dpkg(parts: &Parts) -> Result {
     let said =
         all_of(&mut inside(&folder, "/usr/bin/srd run --allow-fallback -- /usr/bin/srd man"))?;
     expect(said.contains(".TH") && !said.contains("preload"), &said)?;
-    copies(&folder)?;
+    copies(&folder, &|line| inside(&folder, &format!("/usr/bin/srd {}", line.join(" "))))?;
     dpkg("--remove", Path::new(deb::NAME))?;
     let after: Vec<_> = tree::entries(&folder)?;
     let left: Vec<_> =
@@ -152,13 +152,12 @@ fn by_dpkg(parts: &Parts) -> Result {
     expect(left.is_empty(), &format!("dpkg --remove left {left:?}"))
 }
 
-/// A server and a client in the root copy a file.
-fn copies(folder: &Path) -> Result {
+/// A server and a client of the tool that `srd` starts copy a file in a root, which has `tmp`.
+pub fn copies(folder: &Path, srd: &dyn Fn(&[&str]) -> Command) -> Result {
     let content: String = (0..20_000).map(|n| format!("{n}\n")).collect();
     put(&folder.join("tmp/from"), &content)?;
     fs::create_dir_all(folder.join("tmp/inbox")).map_err(|e| e.to_string())?;
-    let line = format!("/usr/bin/srd serve --once --dir /tmp/inbox --port-base {PORT_BASE}");
-    let mut server = inside(folder, &line)
+    let mut server = srd(&["serve", "--once", "--dir", "/tmp/inbox", "--port-base", PORT_BASE])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -168,8 +167,8 @@ fn copies(folder: &Path) -> Result {
     let stdout = server.stdout.take().ok_or("the server has no output")?;
     let mut lines = BufReader::new(stdout);
     let read = lines.read_line(&mut first).map_err(|e| e.to_string());
-    let line = format!("/usr/bin/srd cp --port-base {PORT_BASE} /tmp/from 127.0.0.1:to");
-    let copied = read.and_then(|_| all_of(&mut inside(folder, &line)));
+    let line = ["cp", "--port-base", PORT_BASE, "/tmp/from", "127.0.0.1:to"];
+    let copied = read.and_then(|_| all_of(&mut srd(&line)));
     if copied.is_err() {
         // Otherwise it ends by itself.
         let _ = server.kill();
