@@ -62,13 +62,18 @@ pub fn check(parts: &Parts, wheel: &Path) -> Result {
     let version = version_of(&mut inside(&root, &[&srd, "--version"]))?;
     let here = text(parts.help.as_ref().ok_or("there is no tool for this machine")?);
     for line in [&EXPERIMENT[..], &WORLDS] {
-        let one = all_of(inside(&root, &[&srd]).args(line))?;
-        let other = all_of(&mut command(&here, line))?;
+        // Without what they say of their progress.
+        let one = output(inside(&root, &[&srd]).args(line))?;
+        let other = output(&mut command(&here, line))?;
         expect(one == other, &format!("`srd {}` differs:\n{one}\n{other}", line.join(" ")))?;
     }
+    let libraries = format!("{VENV}/{}", tree::LIBRARY_DIR);
+    // The second needs the first, of which the root has another one.
+    let path = format!("LD_LIBRARY_PATH={libraries}");
     for name in tree::LIBRARIES.map(|(name, _)| name).into_iter().chain([tree::PLACES]) {
-        let library = format!("LD_PRELOAD={VENV}/{}/{name}", tree::LIBRARY_DIR);
-        let said = all_of(&mut inside(&root, &["/usr/bin/env", &library, &srd, "--version"]))?;
+        let library = format!("LD_PRELOAD={libraries}/{name}");
+        let line = ["/usr/bin/env", &path, &library, &srd, "--version"];
+        let said = all_of(&mut inside(&root, &line))?;
         // The loader goes on without what it cannot load, and says so.
         expect(said == version, &said)?;
     }
