@@ -60,6 +60,14 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("I_MPI_OFI_PROVIDER", "efa", "Intel MPI: this provider or none"),
 ];
 
+/// Variables that make programs faster, each kept if the caller has set it: name, value and reason.
+/// libfabric 1.17, which uses RDMA reads only on request, cuts longer messages into packets
+/// otherwise, posts and copies each by itself, and takes 1.1 (128 KiB) to 2 times (16 MiB) as long.
+const TUNED: &[(&str, &str, &str)] = &[
+    ("FI_EFA_USE_DEVICE_RDMA", "1", "libfabric: receivers read long messages by RDMA"),
+    ("FI_EFA_INTER_MIN_READ_MESSAGE_SIZE", "131072", "libfabric: from this length in bytes on"),
+];
+
 /// Names and values of environment variables.
 pub type Variables = Vec<(String, OsString)>;
 
@@ -109,6 +117,7 @@ impl LaunchArgs {
                 out.push(((*name).into(), (*value).into()));
             }
         }
+        out.extend(tuned(|name| env::var_os(name)));
         if let Some(interface) = &self.interface {
             out.push(("SRD_INTERFACE".into(), interface.into()));
         }
@@ -123,6 +132,13 @@ impl LaunchArgs {
         out.extend(forward::variables(&names, command)?);
         Ok((out, files))
     }
+}
+
+/// The variables of [`TUNED`] with the caller's values, where it has set them. They are passed on
+/// in either case, so that the processes of all hosts get the same.
+fn tuned(set: impl Fn(&str) -> Option<OsString>) -> impl Iterator<Item = (String, OsString)> {
+    let value = move |name, default: &str| set(name).unwrap_or_else(|| default.into());
+    TUNED.iter().map(move |(name, default, _)| ((*name).into(), value(name, default)))
 }
 
 impl LaunchArgs {
@@ -295,6 +311,17 @@ mod tests {
         for wrong in ["", "a:0", "a:x", ":2"] {
             assert!(HostFiles::new(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn tuning_of_the_caller_is_kept_and_passed_on() {
+        let rdma = |set: Option<&str>| {
+            let all: Vec<_> =
+                tuned(|name| set.filter(|_| name.ends_with("_RDMA")).map(OsString::from)).collect();
+            assert!(all.len() == TUNED.len() && all.iter().any(|(_, value)| value == "131072"));
+            all.into_iter().find(|(name, _)| name == "FI_EFA_USE_DEVICE_RDMA").unwrap().1
+        };
+        assert_eq!((rdma(None), rdma(Some("0"))), ("1".into(), "0".into()));
     }
 
     #[test]
