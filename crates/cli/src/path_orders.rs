@@ -9,7 +9,7 @@ use crate::{
 };
 use serde::Serialize;
 use srd_share::{
-    PathControl, PathMask, PathOrder, path_tables,
+    PathControl, PathMask, PathOrder, path_tables, standing_change, standing_orders,
     status::{PathState, StatusRow, StatusScope, status_list},
 };
 use std::{
@@ -95,7 +95,7 @@ pub struct DenyArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     min_active: u16,
-    /// As root: for the processes of each user who has an open device here, with his rights
+    /// As root: for the processes of each user, also of those who open their first device later
     #[arg(long)]
     all_users: bool,
 }
@@ -109,7 +109,7 @@ pub struct AllowArgs {
     /// Address of the remote host
     #[arg(long, value_name = "IP")]
     peer: IpAddr,
-    /// As root: for the processes of each user who has denied paths or an open device here
+    /// As root: for the processes of each user, also of those who open their first device later
     #[arg(long)]
     all_users: bool,
 }
@@ -158,10 +158,14 @@ pub fn run(order: &PathOrders, stop: &Stop) -> Result {
             let (paths, peer) = (text_of(&args.paths.0), args.peer.to_string());
             let least = args.min_active.to_string();
             let words = ["deny", &paths, "--peer", &peer, "--min-active", &least];
+            path_users::is_root()?;
+            standing(args.peer, args.min_active, |mask| with(mask, &args.paths.0, true))?;
             path_users::order(&words.map(str::to_owned))
         }
         PathOrders::Allow(args) if args.all_users => {
             let (paths, peer) = (text_of(&args.paths.0), args.peer.to_string());
+            path_users::is_root()?;
+            standing(args.peer, 1, |mask| with(mask, &args.paths.0, false))?;
             path_users::order(&["allow", &paths, "--peer", &peer].map(str::to_owned))
         }
         PathOrders::Deny(args) => {
@@ -176,6 +180,15 @@ pub fn run(order: &PathOrders, stop: &Stop) -> Result {
         PathOrders::Watch(args) => watch(args, stop),
         PathOrders::Probe(args) => path_probe::run(args.paths.0, args, stop),
     }
+}
+
+/// Gives root's order for users who have no table yet: before the others get theirs, so that nobody
+/// who comes meanwhile is left out.
+fn standing(ip: IpAddr, least: u16, change: impl FnOnce(PathMask) -> PathMask) -> Result {
+    let fail = |e| Failure::new(format!("nothing was changed: {e}"));
+    let mask = standing_change(&control()?, ip, PATHS_DEFAULT, least, change).map_err(fail)?;
+    let what = if mask.is_empty() { "none".to_owned() } else { text_of(&mask) };
+    output::line(&format!("users who open their first device later: denied to {ip}: {what}"))
 }
 
 fn with(mut mask: PathMask, paths: &PathMask, on: bool) -> PathMask {
@@ -256,6 +269,11 @@ fn denied() -> Result {
             output::line(&format!("{ip} denied {}{of} (at least {least} remain)", text_of(mask)))?;
         }
     }
+    for PathOrder { ip, least, mask } in standing_orders().unwrap_or_default().orders {
+        none = false;
+        let whose = "for users who open their first device later";
+        output::line(&format!("{ip} denied {} {whose} (at least {least} remain)", text_of(&mask)))?;
+    }
     if none {
         output::note("no paths are denied");
     }
@@ -263,7 +281,7 @@ fn denied() -> Result {
 }
 
 /// The effective user.
-fn user() -> u32 {
+pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 

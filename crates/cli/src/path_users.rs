@@ -43,11 +43,7 @@ const USERS_MAX: usize = 256;
 /// # Errors
 /// The caller is not root, or the order of some user failed.
 pub fn order(words: &[String]) -> Result {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Failure::usage(
-            "--all-users is root's: leave it out for your own processes, or use sudo",
-        ));
-    }
+    is_root()?;
     let users = users()?;
     if users.is_empty() {
         output::note("no user has an open device or denied paths in this network namespace");
@@ -69,6 +65,15 @@ pub fn order(words: &[String]) -> Result {
         0 => Ok(()),
         n => Err(Failure::new(format!("the order failed for {n} users"))),
     }
+}
+
+/// # Errors
+/// The caller is not root.
+pub fn is_root() -> Result {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::usage("--all-users is root's: leave it out for your own processes, or use sudo"))
 }
 
 /// Users, each with a group of his.

@@ -13,6 +13,7 @@ use crate::map::{
     Map, file_link, file_lock, file_reserve, file_unlock, file_unnamed, network_cookie, user,
 };
 use crate::segment::{FOLDER, namespaces};
+use crate::standing::standing_orders;
 use srd_core::limits::DENIALS_MAX;
 use srd_core::{DenyError, PathMask};
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +22,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
+use std::sync::atomic::{AtomicU64, fence};
 use std::thread;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ const ENTRY_WORDS: usize = 7;
 /// Most addresses that one command probes: as many as a device shows paths of.
 pub const PATH_PROBES_MAX: usize = crate::status::STATUS_PATHED_MAX;
 const COPY_WORDS: usize = COPY_HEAD_WORDS + (DENIALS_MAX + PATH_PROBES_MAX) * ENTRY_WORDS;
-const WORDS: usize = HEAD_WORDS + 2 * COPY_WORDS;
+pub(crate) const TABLE_WORDS: usize = HEAD_WORDS + 2 * COPY_WORDS;
 /// Attempts to open, or to read, what others change meanwhile.
 const TRIES: u32 = 16;
 /// Attempts to get the lock of another command, one each millisecond.
@@ -84,24 +85,32 @@ pub struct PathControl {
 /// is the kernel's cookie, which is never used again; an inode number, which serves with kernels
 /// before 5.14, is.
 fn path_of(uid: u32) -> PathBuf {
+    path_for(&uid.to_string())
+}
+
+pub(crate) fn path_for(user: &str) -> PathBuf {
     let network = match network_cookie() {
         Some(cookie) => format!("{cookie:x}"),
         None => format!("i{}", namespaces().0),
     };
-    Path::new(FOLDER).join(format!("{PREFIX}{uid}-{network}"))
+    Path::new(FOLDER).join(format!("{PREFIX}{user}-{network}"))
 }
 
 impl PathControl {
-    /// Opens the file of this process's user and network namespace, or makes it.
+    /// Opens the file of this process's user and network namespace, or makes it. A new one begins
+    /// with root's standing orders ([`standing_orders`](crate::standing_orders)).
     ///
     /// # Errors
     /// There is no `/dev/shm` or no memory left there, or the file is not this user's alone.
     pub fn open() -> io::Result<Self> {
         sweep(Path::new(FOLDER));
-        Self::open_at(&path_of(user()))
+        Self::open_at(&path_of(user()), standing_orders)
     }
 
-    pub(crate) fn open_at(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open_at(
+        path: &Path,
+        begins_with: impl Fn() -> Option<PathTable>,
+    ) -> io::Result<Self> {
         for _ in 0..TRIES {
             match Self::open_existing(path) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -109,7 +118,7 @@ impl PathControl {
                 Ok(Some(control)) => return Ok(control),
                 Err(e) => return Err(e),
             }
-            match make(path) {
+            match make(path, &begins_with().unwrap_or_default()) {
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 made => made?,
             }
@@ -129,11 +138,11 @@ impl PathControl {
         if !meta.is_file() || meta.uid() != user() || meta.mode() & 0o077 != 0 {
             return wrong("it is not a file of this user alone");
         }
-        if meta.len() != 8 * WORDS as u64 {
+        if meta.len() != 8 * TABLE_WORDS as u64 {
             return wrong("it has another length");
         }
         file.lock_shared()?;
-        let map = Map::new(&file, WORDS)?;
+        let map = Map::new(&file, TABLE_WORDS)?;
         if map.words()[0].load(Relaxed) != MAGIC {
             return wrong("it has another layout");
         }
@@ -170,7 +179,7 @@ impl PathControl {
         self.table().map(|table| (table.number, table.orders))
     }
 
-    fn copy(&self, number: u64) -> &[std::sync::atomic::AtomicU64] {
+    fn copy(&self, number: u64) -> &[AtomicU64] {
         &self.map.words()[copy_range(number)]
     }
 
@@ -210,8 +219,20 @@ impl PathControl {
         })
     }
 
+    /// Has every device look for what tools ask of it beside orders about paths: the table stays as
+    /// it is, and gets a new number.
+    ///
+    /// # Errors
+    /// Another command holds the lock.
+    pub fn nudge(&self) -> io::Result<()> {
+        self.locked(|| {
+            self.write(&self.table().unwrap_or_default());
+            Ok(())
+        })
+    }
+
     /// Does `work` while no other command does.
-    fn locked<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn locked<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let locked = (0..LOCK_TRIES).any(|attempt| {
             if attempt > 0 {
                 thread::sleep(Duration::from_millis(1));
@@ -236,47 +257,65 @@ impl PathControl {
     ) -> io::Result<PathMask> {
         // A table that is damaged ends with the next order.
         let mut table = self.table().unwrap_or_default();
-        let orders = &mut table.orders;
-        let ip = ip.to_canonical();
-        let at = orders.iter().position(|order| order.ip == ip);
-        let before = at.map(|at| orders.remove(at));
-        let denied = before.map_or(PathMask::NONE, |order| order.mask);
-        let mask = change(denied);
-        let denies = mask.0.iter().zip(denied.0).any(|(now, before)| now & !before != 0);
-        let left = paths.saturating_sub(mask.below(paths).len());
-        if denies && left < least {
-            return Err(io::Error::other(DenyError::TooFewLeft { left, least }));
-        }
-        let least = before.filter(|_| !denies).map_or(least, |order| order.least);
-        if !mask.is_empty() {
-            if orders.len() >= DENIALS_MAX {
-                return Err(io::Error::other(DenyError::TableFull));
-            }
-            orders.push(PathOrder { ip, least, mask });
-        }
+        let mask = change_in(&mut table, ip, paths, least, change)?;
         self.write(&table);
         Ok(mask)
     }
 
     /// Writes a table over the copy that does not hold, and makes it hold.
     fn write(&self, table: &PathTable) {
-        let number = self.number().wrapping_add(1).max(1);
-        let copy = self.copy(number);
-        let PathTable { orders, probes, probes_number, .. } = table;
-        let mut words = vec![orders.len() as u64, probes.len() as u64, *probes_number];
-        orders.iter().for_each(|order| words.extend(words_of(order)));
-        for &(ip, mask) in probes {
-            words.extend(words_of(&PathOrder { ip, least: 1, mask }));
-        }
-        copy[0].store(0, Relaxed);
-        fence(Release);
-        copy[1].store(check(number, &words), Relaxed);
-        for (at, &word) in copy[2..].iter().zip(&words) {
-            at.store(word, Relaxed);
-        }
-        copy[0].store(number, Release);
-        self.map.words()[1].store(number, Release);
+        table_write(self.map.words(), self.number().wrapping_add(1).max(1), table);
     }
+}
+
+/// Changes the order about one address; see [`PathControl::change`].
+pub(crate) fn change_in(
+    table: &mut PathTable,
+    ip: IpAddr,
+    paths: u16,
+    least: u16,
+    change: impl FnOnce(PathMask) -> PathMask,
+) -> io::Result<PathMask> {
+    let orders = &mut table.orders;
+    let ip = ip.to_canonical();
+    let at = orders.iter().position(|order| order.ip == ip);
+    let before = at.map(|at| orders.remove(at));
+    let denied = before.map_or(PathMask::NONE, |order| order.mask);
+    let mask = change(denied);
+    let denies = mask.0.iter().zip(denied.0).any(|(now, before)| now & !before != 0);
+    let left = paths.saturating_sub(mask.below(paths).len());
+    if denies && left < least {
+        return Err(io::Error::other(DenyError::TooFewLeft { left, least }));
+    }
+    let least = before.filter(|_| !denies).map_or(least, |order| order.least);
+    if !mask.is_empty() {
+        if orders.len() >= DENIALS_MAX {
+            return Err(io::Error::other(DenyError::TableFull));
+        }
+        orders.push(PathOrder { ip, least, mask });
+    }
+    Ok(mask)
+}
+
+/// Writes a table with its number into the words of a file, over the copy that does not hold, and
+/// makes it hold.
+pub(crate) fn table_write(file: &[AtomicU64], number: u64, table: &PathTable) {
+    let copy = &file[copy_range(number)];
+    let PathTable { orders, probes, probes_number, .. } = table;
+    let mut words = vec![orders.len() as u64, probes.len() as u64, *probes_number];
+    orders.iter().for_each(|order| words.extend(words_of(order)));
+    for &(ip, mask) in probes {
+        words.extend(words_of(&PathOrder { ip, least: 1, mask }));
+    }
+    copy[0].store(0, Relaxed);
+    fence(Release);
+    copy[1].store(check(number, &words), Relaxed);
+    for (at, &word) in copy[2..].iter().zip(&words) {
+        at.store(word, Relaxed);
+    }
+    copy[0].store(number, Release);
+    file[0].store(MAGIC, Relaxed);
+    file[1].store(number, Release);
 }
 
 /// The table of each user in this network namespace, by user ID; `None` if it is damaged. A process
@@ -308,15 +347,19 @@ fn tables_in(
 
 /// The table in a file of user `uid`; the outer `None`: the file is no table of that user, or may
 /// not be read.
-fn table_read(path: &Path, uid: u32) -> Option<Option<PathTable>> {
+pub(crate) fn table_read(path: &Path, uid: u32) -> Option<Option<PathTable>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file() || meta.uid() != uid || meta.len() != 8 * WORDS as u64 {
+    if !meta.is_file()
+        || meta.uid() != uid
+        || meta.mode() & 0o022 != 0
+        || meta.len() != 8 * TABLE_WORDS as u64
+    {
         return None;
     }
     let table = (0..TRIES).find_map(|_| {
-        let mut bytes = vec![0; 8 * WORDS];
+        let mut bytes = vec![0; 8 * TABLE_WORDS];
         file.read_exact_at(&mut bytes, 0).ok()?;
         let words: Vec<u64> =
             bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
@@ -356,11 +399,16 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Makes a complete file without a name, and then names it.
-fn make(path: &Path) -> io::Result<()> {
+/// Makes a complete file without a name, with these orders, and then names it.
+fn make(path: &Path, begins_with: &PathTable) -> io::Result<()> {
     let file = file_unnamed(path)?;
-    file_reserve(&file, 8 * WORDS)?;
-    Map::new(&file, WORDS)?.words()[0].store(MAGIC, Relaxed);
+    file_reserve(&file, 8 * TABLE_WORDS)?;
+    let map = Map::new(&file, TABLE_WORDS)?;
+    map.words()[0].store(MAGIC, Relaxed);
+    if !begins_with.orders.is_empty() {
+        let orders = begins_with.orders.clone();
+        table_write(map.words(), 1, &PathTable { orders, ..PathTable::default() });
+    }
     file_link(&file, path)
 }
 

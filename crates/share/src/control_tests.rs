@@ -13,7 +13,7 @@ impl Place {
         Self(Path::new(FOLDER).join(format!("srd-control-test-{}-{n}", std::process::id())))
     }
     fn open(&self) -> PathControl {
-        PathControl::open_at(&self.0).unwrap()
+        PathControl::open_at(&self.0, || None).unwrap()
     }
 }
 
@@ -122,22 +122,27 @@ fn the_file_is_there_while_it_is_needed() {
 fn files_of_others_are_refused() {
     let place = Place::new();
     drop(place.open());
-    make(&place.0).unwrap();
+    make(&place.0, &PathTable::default()).unwrap();
     fs::set_permissions(&place.0, fs::Permissions::from_mode(0o644)).unwrap();
-    let refused = PathControl::open_at(&place.0).unwrap_err().to_string();
+    let refused = PathControl::open_at(&place.0, || None).unwrap_err().to_string();
     assert!(refused.contains("not a file of this user alone"), "{refused}");
     fs::remove_file(&place.0).unwrap();
     symlink("/dev/null", &place.0).unwrap();
-    assert!(PathControl::open_at(&place.0).is_err());
+    assert!(PathControl::open_at(&place.0, || None).is_err());
     fs::remove_file(&place.0).unwrap();
     fs::write(&place.0, [7; 100]).unwrap();
     fs::set_permissions(&place.0, fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(PathControl::open_at(&place.0).unwrap_err().to_string().contains("another length"));
+    assert!(
+        PathControl::open_at(&place.0, || None).unwrap_err().to_string().contains("another length")
+    );
     if user() == 0 {
         fs::remove_file(&place.0).unwrap();
-        make(&place.0).unwrap();
+        make(&place.0, &PathTable::default()).unwrap();
         std::os::unix::fs::chown(&place.0, Some(65_534), None).unwrap();
-        assert!(PathControl::open_at(&place.0).is_err(), "root does not obey others either");
+        assert!(
+            PathControl::open_at(&place.0, || None).is_err(),
+            "root does not obey others either"
+        );
     }
 }
 
@@ -196,7 +201,7 @@ fn tables_of_all_users_are_read_whatever_they_hold() {
     let place = |uid: u32| folder.join(format!("{PREFIX}{uid}-n1"));
     let list = || tables_in(&folder, &place).unwrap();
     let me = user();
-    let control = PathControl::open_at(&place(me)).unwrap();
+    let control = PathControl::open_at(&place(me), || None).unwrap();
     control.change(ip(1), 64, 1, |_| mask([3])).unwrap();
     control.probe(&[(ip(2), mask([4]))]).unwrap();
     // Names that are no user's, of another network, of somebody else; no file; another length.
@@ -242,7 +247,7 @@ const VICTIM: &str = "SRD_CONTROL_TEST_VICTIM";
 #[test]
 fn a_command_writes_without_end() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
-    let control = PathControl::open_at(Path::new(&path)).unwrap();
+    let control = PathControl::open_at(Path::new(&path), || None).unwrap();
     for n in 0..u64::MAX {
         let low = (n % 250) as u8;
         control.change(ip(1), 256, 1, |_| mask(0..low + 1)).unwrap();
@@ -280,4 +285,46 @@ fn a_command_may_be_killed_at_any_instruction() {
         numbers.push(number);
     }
     assert!(numbers.is_sorted());
+}
+
+/// The first table of a user begins with the standing orders, later ones of the same file do not;
+/// what is not a file of their owner alone to write is not believed.
+#[test]
+fn a_new_table_begins_with_the_standing_orders() {
+    use crate::standing::change_at;
+    let (all, user_place) = (Place::new(), Place::new());
+    let standing = || table_read(&all.0, user()).flatten();
+    let give = |ip, least, change: fn(PathMask) -> PathMask| {
+        change_at(&all.0, user(), ip, (64, least), change)
+    };
+    assert_eq!(standing(), None);
+    give(ip(1), 4, |_| mask(0..16)).unwrap();
+    give(ip(2), 1, |_| mask([7])).unwrap();
+    assert!(give(ip(3), 4, |_| mask(0..61)).is_err(), "three remain");
+    assert_eq!(fs::metadata(&all.0).unwrap().permissions().mode() & 0o777, 0o644);
+    let open = || PathControl::open_at(&user_place.0, standing).unwrap();
+    let first = open();
+    let wanted = [
+        PathOrder { ip: ip(1), least: 4, mask: mask(0..16) },
+        PathOrder { ip: ip(2), least: 1, mask: mask([7]) },
+    ];
+    assert_eq!((first.number(), &orders(&first)[..]), (1, &wanted[..]));
+    // They are in the user's hands now.
+    first.change(ip(1), 64, 1, |_| PathMask::NONE).unwrap();
+    assert_eq!(orders(&open()), wanted[1..]);
+    first.change(ip(2), 64, 1, |_| PathMask::NONE).unwrap();
+    drop(first);
+    assert!(!user_place.0.exists(), "no order and no device");
+    give(ip(1), 1, |before| before.below(2)).unwrap();
+    assert_eq!(orders(&open())[0].mask.len() + orders(&open())[1].mask.len(), 3);
+    open().change(ip(1), 64, 1, |_| PathMask::NONE).unwrap();
+    open().change(ip(2), 64, 1, |_| PathMask::NONE).unwrap();
+    fs::set_permissions(&all.0, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(standing(), None, "anybody could have written it");
+    fs::set_permissions(&all.0, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(table_read(&all.0, user() + 1), None, "of somebody else");
+    assert_eq!(standing().unwrap().orders.len(), 2);
+    give(ip(1), 1, |_| PathMask::NONE).unwrap();
+    give(ip(2), 1, |_| PathMask::NONE).unwrap();
+    assert!(!all.0.exists());
 }

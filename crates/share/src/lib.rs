@@ -18,6 +18,7 @@ mod map;
 mod process;
 mod segment;
 mod snapshot;
+mod standing;
 pub mod status;
 mod table;
 
@@ -26,6 +27,7 @@ pub use process::Owner;
 pub use segment::{OpenError, Segment, segment_path};
 pub use snapshot::{MemberRow, SeatRow, Snapshot};
 pub use srd_core::PathMask;
+pub use standing::{standing_change, standing_orders};
 pub use table::{Member, Table};
 
 #[cfg(test)]

@@ -17,16 +17,20 @@ fn root_gives_an_order_for_all_users() {
         run(&["paths", "deny", "0", "--peer", PEER, "--all-users"]).fails(2, "is root's");
         return;
     }
-    let mut command = srd(&["serve", "--ip", HERE, "--port-base", "21900"]);
-    command.uid(NOBODY).gid(NOBODY).current_dir("/").env_clear();
+    let serve = || {
+        let mut command = srd(&["serve", "--ip", HERE, "--port-base", "21900", "--paths", "16"]);
+        command.uid(NOBODY).gid(NOBODY).current_dir("/").env_clear();
+        let device = Running::start(command);
+        until("the device is open", || device.stdout().contains("listening on"));
+        device
+    };
     // A user namespace may not have this user, and he may not be able to start the program.
     let mut probe = srd(&["--version"]);
     if !probe.uid(NOBODY).gid(NOBODY).current_dir("/").status().is_ok_and(|s| s.success()) {
         println!("SKIPPED: no program can be started as user {NOBODY}");
         return;
     }
-    let device = Running::start(command);
-    until("the device is open", || device.stdout().contains("listening on"));
+    let device = serve();
     let of = format!("user {NOBODY}: ");
     let said = run(&["paths", "deny", "0-3", "--peer", PEER, "--all-users"]).ok().stdout;
     let line = said.lines().find(|l| l.starts_with(&of)).unwrap_or_else(|| panic!("{said}"));
@@ -38,7 +42,7 @@ fn root_gives_an_order_for_all_users() {
     };
     assert_eq!(denied(), 1);
     // An order that one user's devices refuse fails.
-    let all = ["paths", "deny", "0-63", "--peer", PEER, "--all-users"];
+    let all = ["paths", "deny", "0-15", "--peer", PEER, "--all-users"];
     run(&all).fails(1, &format!("user {NOBODY}: nothing was changed"));
     assert_eq!(denied(), 1);
     run(&["paths", "allow", "--peer", PEER, "--all-users"]).ok();
@@ -48,6 +52,17 @@ fn root_gives_an_order_for_all_users() {
     // He has orders in force, but no device any more.
     run(&["paths", "allow", "--peer", PEER, "--all-users"]).ok();
     assert_eq!(denied(), 0);
+    // He has neither when the order is given, and opens a device later.
+    run(&["paths", "deny", "0-3", "--peer", PEER, "--all-users"]).ok();
+    let told = run(&["paths", "denied"]).ok().stdout;
+    assert!(told.contains(&format!("{PEER} denied 0-3 for users who open")), "{told}");
+    assert_eq!(denied(), 0, "{told}");
+    let device = serve();
+    until("the order holds for him", || denied() == 1);
+    drop(device);
+    run(&["paths", "allow", "--peer", PEER, "--all-users"]).ok();
+    assert_eq!(denied(), 0);
+    assert!(!run(&["paths", "denied"]).ok().stdout.contains(PEER));
 }
 
 /// All paths of a process that has rested for longer than its engine keeps the state of paths
