@@ -40,6 +40,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "file with the keys of the cluster: packets are sealed (`srd key new` makes one)",
     ),
     ("SRD_SEAL", "never, prefer or require (default: require with a key file, never without)"),
+    (
+        "SRD_CAPTURE_SECRETS",
+        "1: `srd capture --secrets` gets what opens sealed packets (default 0)",
+    ),
     ("SRD_PORT_BASE", "first of the engines' 256 UDP ports; must be the same on all hosts"),
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
     ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::{
+    capture::CaptureArgs,
     check::CheckArgs,
     cp::CpArgs,
     dropin::{
@@ -53,6 +54,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Show what all processes of this user on this host send: rate, round trip, cap, losses, share
     Top(TopArgs),
+    /// Record the packets of running processes, for Wireshark (pcapng)
+    Capture(CaptureArgs),
     /// Record what running processes do, or what a capture holds, as a trace for Perfetto
     Trace(TraceArgs),
     /// Run the fault checker: simulated networks with random faults, where each guarantee must hold

@@ -4,7 +4,8 @@ use srd::datapath::pcapng::{Record, Way};
 use std::net::{IpAddr, SocketAddr};
 
 const BLOCK_SECTION: u32 = 0x0a0d_0d0a;
-const BLOCK_INTERFACE: u32 = 1;
+/// An interface.
+pub const BLOCK_INTERFACE: u32 = 1;
 /// A packet.
 pub const BLOCK_PACKET: u32 = 6;
 /// Secrets.
@@ -43,6 +44,12 @@ pub fn packet_of(body: &[u8]) -> Option<(Record<'static>, Vec<u8>)> {
     let is_flags = options.get(..2) == Some(&OPTION_EPB_FLAGS.to_le_bytes());
     let way = if is_flags && word(options, 4)? & 3 == 2 { Way::Out } else { Way::In };
     Some((Record { unix_ns, way, src, dst, ecn, payload: &[] }, payload))
+}
+
+/// Number of the interface of a packet block, and bytes of the packet that it does not hold.
+pub fn origin_of(body: &[u8]) -> Option<(u32, usize)> {
+    let missing = word(body, 16)?.saturating_sub(word(body, 12)?);
+    Some((word(body, 0)?, missing as usize))
 }
 
 /// A word of a block.

@@ -379,7 +379,10 @@ pub fn key_check(policy: Option<&str>, set_by: &str) -> Result {
 
 /// Creates a capture. With `secrets` nobody but its owner may read it: a file that existed is
 /// removed, since it may belong to somebody else, and others may have opened it before.
-fn capture_file(path: &Path, secrets: bool) -> Result<BufWriter<File>> {
+///
+/// # Errors
+/// The file cannot be made.
+pub fn capture_file(path: &Path, secrets: bool) -> Result<BufWriter<File>> {
     let fail = |e| Failure::new(format!("cannot write the capture {}: {e}", path.display()));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

@@ -6,6 +6,7 @@
 
 mod app;
 mod args;
+mod capture;
 mod captured;
 mod check;
 mod cp;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args, &stop),
         Command::Stat(args) => observe::stat::run(&args),
         Command::Export(args) => observe::export::run(&args, &stop),
+        Command::Capture(args) => capture::run(&args, &stop),
         Command::Trace(args) => trace::run(&args, &stop),
         Command::Top(args) => top::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),

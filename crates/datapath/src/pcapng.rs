@@ -8,10 +8,22 @@ use std::io::{self, Write};
 
 /// Link type "raw IP", version by the first four bits (tcpdump.org, LINKTYPE_RAW).
 const LINKTYPE_RAW: u16 = 101;
+/// Options of an interface: name and description.
+const OPTION_IF_NAME: u16 = 2;
+const OPTION_IF_DESCRIPTION: u16 = 3;
 /// Option "timestamps have a resolution of 10^-9 s".
 const OPTION_IF_TSRESOL: u16 = 9;
+/// Most bytes of an option; longer texts are cut off.
+const OPTION_BYTES_MAX: usize = 1024;
+/// Block that describes an interface.
+const BLOCK_INTERFACE: u32 = 1;
 /// Block with secrets that open packets behind it.
 const BLOCK_SECRETS: u32 = 10;
+/// Block with the counts of an interface.
+const BLOCK_STATISTICS: u32 = 5;
+/// Its options: packets that came to be captured, and those dropped for want of room.
+const OPTION_ISB_IFRECV: u16 = 4;
+const OPTION_ISB_IFDROP: u16 = 5;
 /// Direction of a packet.
 const OPTION_EPB_FLAGS: u16 = 2;
 const TTL: u8 = 64;
@@ -48,39 +60,105 @@ pub struct PcapNg<W> {
     out: W,
     block: Vec<u8>,
     packet: Vec<u8>,
+    interfaces: u32,
 }
 
 impl<W: Write> PcapNg<W> {
-    /// Starts a trace with its section and interface blocks.
+    /// Starts a trace with its section and one interface, which has no name.
     ///
     /// # Errors
     /// Errors of writing to `out`.
     pub fn new(out: W) -> io::Result<Self> {
-        let mut trace = Self { out, block: Vec::new(), packet: Vec::new() };
+        let mut trace = Self::without_interfaces(out)?;
+        trace.interface_with(&[])?;
+        Ok(trace)
+    }
+
+    /// Starts a trace with its section. Each packet needs an interface: [`Self::interface`].
+    ///
+    /// # Errors
+    /// Errors of writing to `out`.
+    pub fn without_interfaces(out: W) -> io::Result<Self> {
+        let mut trace = Self { out, block: Vec::new(), packet: Vec::new(), interfaces: 0 };
         trace.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
         trace.block.extend_from_slice(&[1, 0, 0, 0]);
         // The length of the section is unknown in advance.
         trace.block.extend_from_slice(&u64::MAX.to_le_bytes());
         trace.block_end(0x0a0d_0d0a)?;
-        trace.block.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
-        trace.block.extend_from_slice(&[0; 6]);
-        trace.option(OPTION_IF_TSRESOL, &[9]);
-        trace.block_end(1)?;
         Ok(trace)
     }
 
-    /// Writes one packet.
+    /// Adds an interface with a name and a description; returns its number.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn interface(&mut self, name: &str, description: &str) -> io::Result<u32> {
+        self.interface_with(&[(OPTION_IF_NAME, name), (OPTION_IF_DESCRIPTION, description)])
+    }
+
+    fn interface_with(&mut self, texts: &[(u16, &str)]) -> io::Result<u32> {
+        self.block.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
+        self.block.extend_from_slice(&[0; 6]);
+        for (code, text) in texts {
+            self.option_more(*code, text.as_bytes());
+        }
+        self.option(OPTION_IF_TSRESOL, &[9]);
+        self.block_end(BLOCK_INTERFACE)?;
+        self.interfaces += 1;
+        Ok(self.interfaces - 1)
+    }
+
+    /// Copies the body of an interface block of another trace of raw IP packets.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn interface_copy(&mut self, body: &[u8]) -> io::Result<()> {
+        self.block.extend_from_slice(body);
+        self.interfaces += 1;
+        self.block_end(BLOCK_INTERFACE)
+    }
+
+    /// Writes how many packets came to be captured on an interface until now, and how many of them
+    /// are missing.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn statistics(
+        &mut self,
+        interface: u32,
+        unix_ns: u64,
+        received: u64,
+        dropped: u64,
+    ) -> io::Result<()> {
+        self.block.extend_from_slice(&interface.to_le_bytes());
+        self.time(unix_ns);
+        self.option_more(OPTION_ISB_IFRECV, &received.to_le_bytes());
+        self.option(OPTION_ISB_IFDROP, &dropped.to_le_bytes());
+        self.block_end(BLOCK_STATISTICS)
+    }
+
+    /// Writes one packet of the first interface.
     ///
     /// # Errors
     /// Errors of the output, or if source and destination have different address families.
     pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
+        self.write_on(0, record, record.payload.len())
+    }
+
+    /// Writes one packet of an interface, whose payload had `len` bytes when it was sent: the
+    /// record may hold fewer. The UDP checksum of such a packet is 0.
+    ///
+    /// # Errors
+    /// As for [`Self::write`].
+    pub fn write_on(&mut self, interface: u32, record: &Record<'_>, len: usize) -> io::Result<()> {
+        debug_assert!(interface < self.interfaces, "a trace names its interfaces first");
         self.packet.clear();
-        ip_packet(record, &mut self.packet)?;
-        let len = self.packet.len() as u32;
-        self.block.extend_from_slice(&0u32.to_le_bytes());
-        self.block.extend_from_slice(&((record.unix_ns >> 32) as u32).to_le_bytes());
-        self.block.extend_from_slice(&(record.unix_ns as u32).to_le_bytes());
-        self.block.extend_from_slice(&len.to_le_bytes());
+        ip_packet(record, len, &mut self.packet)?;
+        let kept = self.packet.len() as u32;
+        let len = kept + len.saturating_sub(record.payload.len()) as u32;
+        self.block.extend_from_slice(&interface.to_le_bytes());
+        self.time(record.unix_ns);
+        self.block.extend_from_slice(&kept.to_le_bytes());
         self.block.extend_from_slice(&len.to_le_bytes());
         self.block.extend_from_slice(&self.packet);
         self.block.resize(self.block.len().next_multiple_of(4), 0);
@@ -119,12 +197,24 @@ impl<W: Write> PcapNg<W> {
         Ok(self.out)
     }
 
-    /// A block's single option and the end of its options.
+    fn time(&mut self, unix_ns: u64) {
+        self.block.extend_from_slice(&((unix_ns >> 32) as u32).to_le_bytes());
+        self.block.extend_from_slice(&(unix_ns as u32).to_le_bytes());
+    }
+
+    /// A block's last option and the end of its options.
     fn option(&mut self, code: u16, value: &[u8]) {
+        self.option_more(code, value);
+        self.block.extend_from_slice(&[0; 4]);
+    }
+
+    /// An option that others follow.
+    fn option_more(&mut self, code: u16, value: &[u8]) {
+        let value = &value[..value.len().min(OPTION_BYTES_MAX)];
         self.block.extend_from_slice(&code.to_le_bytes());
         self.block.extend_from_slice(&(value.len() as u16).to_le_bytes());
         self.block.extend_from_slice(value);
-        self.block.resize(self.block.len().next_multiple_of(4) + 4, 0);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
     /// Writes the collected body as a block of `kind`, with its length before and after it.
@@ -139,9 +229,10 @@ impl<W: Write> PcapNg<W> {
     }
 }
 
-fn ip_packet(record: &Record<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+/// Appends the packet of a record whose payload had `len` bytes.
+fn ip_packet(record: &Record<'_>, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
-    let udp_len = u16::try_from(record.payload.len() + 8)
+    let udp_len = u16::try_from(len.max(record.payload.len()) + 8)
         .map_err(|_| bad("payload is longer than a UDP datagram can be: 65527 bytes"))?;
     match (record.src.ip(), record.dst.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -180,6 +271,11 @@ fn udp_header(record: &Record<'_>, udp_len: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.src.port().to_be_bytes());
     out.extend_from_slice(&record.dst.port().to_be_bytes());
     out.extend_from_slice(&udp_len.to_be_bytes());
+    if usize::from(udp_len) > record.payload.len() + 8 {
+        // Nobody can tell what it was.
+        out.extend_from_slice(&[0; 2]);
+        return;
+    }
     let sum = checksum(ones_sum(ones_sum(pseudo, &out[at..]), record.payload));
     // A checksum of 0 would mean "no checksum".
     out.extend_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());

@@ -179,10 +179,10 @@ impl Sender {
         Self { suite, limits, secret, key: None, epoch: 0, start, next: start }
     }
 
-    /// What a context begins with, while it is in its first epoch.
-    pub(crate) fn beginning(&self) -> (Suite, Limits, u64, &Secret) {
-        debug_assert_eq!(self.epoch, 0, "later secrets do not open the first packets");
-        (self.suite, self.limits, self.start, &self.secret)
+    /// What opens the packets of the present epoch and later ones: cipher, limits, first number of
+    /// the context, epoch, and its secret.
+    pub(crate) const fn present(&self) -> (Suite, Limits, u64, u64, &Secret) {
+        (self.suite, self.limits, self.start, self.epoch, &self.secret)
     }
 
     /// The transmission number with the low half `low` that is the first not below all sealed
@@ -293,10 +293,23 @@ impl Receiver {
         }
     }
 
-    /// What a context begins with, while it is in its first epoch.
-    pub(crate) fn beginning(&self) -> (Suite, Limits, u64, &Secret) {
-        debug_assert_eq!(self.epoch, 0, "later secrets do not open the first packets");
-        (self.suite, self.limits, self.start, &self.secret)
+    /// What opens the packets of the present epoch and later ones: cipher, limits, first number of
+    /// the context, epoch, and its secret.
+    pub(crate) const fn present(&self) -> (Suite, Limits, u64, u64, &Secret) {
+        (self.suite, self.limits, self.start, self.epoch, &self.secret)
+    }
+
+    /// As [`Self::new`], from an epoch on, whose secret is given. The numbers of that epoch are
+    /// below [`NUMBER_END`].
+    pub(crate) fn new_at(
+        suite: Suite,
+        secret: Secret,
+        start: u64,
+        limits: Limits,
+        epoch: u64,
+    ) -> Self {
+        let newest = start + (epoch << limits.epoch_bits);
+        Self { epoch, newest, ..Self::new(suite, secret, start, limits) }
     }
 
     /// Opens `packet`, all bytes of one datagram, in place. The transmission number is the one

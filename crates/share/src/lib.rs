@@ -1,5 +1,6 @@
 //! What the processes of a host tell each other and tools: a table of congestion state, and the
-//! status of each device ([`status`]); and what tools tell the devices ([`PathControl`]).
+//! status of each device ([`status`]); and what tools tell the devices ([`PathControl`]) and ask of
+//! them ([`CaptureRing`]).
 //!
 //! The table makes the processes of a user on one host send as one sender.
 //! Each engine is a *member* with a slot. Each remote address has an *entry*, and in it each member
@@ -15,6 +16,7 @@
 mod control;
 mod layout;
 mod map;
+mod mirror;
 mod process;
 mod segment;
 mod snapshot;
@@ -23,6 +25,9 @@ pub mod status;
 mod table;
 
 pub use control::{PATH_PROBES_MAX, PathControl, PathOrder, PathTable, path_tables};
+pub use mirror::{
+    CaptureFeed, CaptureRing, Mirrored, MirroredPacket, RING_BYTES, capture_rings_sweep,
+};
 pub use process::Owner;
 pub use segment::{OpenError, Segment, segment_path};
 pub use snapshot::{MemberRow, SeatRow, Snapshot};

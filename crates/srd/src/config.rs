@@ -28,6 +28,9 @@ const KEY_FILE_VARIABLE: &str = "SRD_KEY_FILE";
 /// Environment variable that says which contexts are sealed: never, prefer or require.
 const SEAL_VARIABLE: &str = "SRD_SEAL";
 
+/// Environment variable that, with the value 1, lets captures of the running process have secrets.
+const CAPTURE_SECRETS_VARIABLE: &str = "SRD_CAPTURE_SECRETS";
+
 /// Which local address a device uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
@@ -156,6 +159,9 @@ pub struct DeviceConfig {
     /// they open: for captures (`docs/sealing.md`). Who gets a line reads the packets of its
     /// context.
     pub capture_secrets: Option<SecretsSink>,
+    /// Whether `srd capture --secrets` of this user, while the device runs, gets the secrets of its
+    /// sealed contexts. Off unless the environment variable `SRD_CAPTURE_SECRETS` is 1.
+    pub capture_secrets_on_request: bool,
     /// Which thread drives the protocol.
     pub progress: Progress,
     /// A datapath to use instead of UDP sockets. Its port must be `port_base` + slot.
@@ -173,8 +179,9 @@ pub struct DeviceConfig {
     /// `srd top`, `srd export`), through a file in `/dev/shm`. On unless the environment variable
     /// `SRD_STATUS` is 0; without effect with a caller's own `datapath`.
     pub status: bool,
-    /// Whether the device obeys what `srd paths deny` orders for this user and network namespace
-    /// (default: yes). Tools that test denied paths do not. No effect with a datapath of one's own.
+    /// Whether the device obeys what `srd paths deny` orders for this user and network namespace,
+    /// and shows its packets to `srd capture` (default: yes). Tools that test denied paths do not.
+    /// No effect with a datapath of one's own.
     pub path_control: bool,
     /// Name of the device that tools show; `None` = that of its network interface. At most 63
     /// bytes count.
@@ -211,6 +218,7 @@ impl DeviceConfig {
                 .filter(|name| !name.is_empty())
                 .map(|name| name.to_string_lossy().into_owned()),
             capture_secrets: None,
+            capture_secrets_on_request: setting(CAPTURE_SECRETS_VARIABLE).is_some_and(|v| v == "1"),
             progress: Progress::default(),
             datapath: None,
             wrap: None,
@@ -273,6 +281,7 @@ impl fmt::Debug for DeviceConfig {
             .field("key_file", &self.key_file)
             .field("seal", &self.seal)
             .field("capture_secrets", &self.capture_secrets.is_some())
+            .field("capture_secrets_on_request", &self.capture_secrets_on_request)
             .field("progress", &self.progress)
             .field("datapath", &self.datapath.as_ref().map(|_| "custom"))
             .field("wrap", &self.wrap.is_some())

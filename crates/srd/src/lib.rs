@@ -85,6 +85,7 @@ mod interface;
 mod key_watch;
 mod logging;
 mod mem;
+mod mirror;
 mod mr;
 mod nic;
 mod open;

@@ -4,6 +4,7 @@
 use crate::{
     arrivals::Arrivals,
     device::Shared,
+    mirror::Mirror,
     path_events::{PathFeed, PathTap},
     paths_control::PathsControl,
     queue::{CqCore, CqEntry, Lane, Piece, QpCore, RecvEntry, SendEntry, WrData},
@@ -238,6 +239,8 @@ pub(crate) struct Nic {
     pub status: Option<Box<Shown>>,
     /// Orders of an operator about paths.
     pub paths: Option<Box<PathsControl>>,
+    /// Where packets are mirrored while `srd capture` runs.
+    pub mirror: Option<Box<Mirror>>,
     /// Keys, if the device seals.
     pub seal: Option<Box<Sealing>>,
     /// Whether datagrams were left in the socket when the engine was last told of the backlog.
@@ -279,6 +282,7 @@ impl Nic {
             share,
             status: None,
             paths: None,
+            mirror: None,
             seal,
             behind: false,
             unsettled: false,

@@ -62,6 +62,7 @@ struct Plan {
     shares: bool,
     seal: Option<(Policy, PathBuf)>,
     secrets: Option<Arc<Mutex<SecretsSink>>>,
+    secrets_on_request: bool,
     shows: Option<Wanted>,
     controlled: bool,
     /// The subscriptions to changes of the paths of all shards.
@@ -90,6 +91,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         shares: config.share && !own_net && engine.rate.policy == RatePolicy::Srd,
         engine,
         seal,
+        secrets_on_request: config.capture_secrets_on_request,
         secrets: config.capture_secrets.take().map(|sink| Arc::new(Mutex::new(sink))),
         shows,
         controlled,
@@ -195,7 +197,10 @@ fn nic_open(plan: &Plan, net: Net, warnings: &mut Vec<String>) -> Result<Nic, De
         });
         seal_open(&engine, *policy, path, secrets)
     });
-    let seal = seal.transpose()?;
+    let mut seal = seal.transpose()?;
+    if let Some(seal) = &mut seal {
+        seal.secrets_on_request(plan.secrets_on_request);
+    }
     engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
     let tables = Tables::new(engine.ip);

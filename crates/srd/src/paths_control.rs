@@ -65,6 +65,7 @@ impl Nic {
                 engine.paths_probe(now, *ip, mask);
             }
         }
+        self.mirror_look(now);
         true
     }
 }

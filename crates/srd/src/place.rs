@@ -1,6 +1,7 @@
 //! Scatter and gather: from the engine's references to bytes in registered memory.
 
 use crate::{
+    mirror::Mirror,
     nic::{NicCounters, Tables},
     queue::{Piece, SEND_SGES_MAX, WrData},
     regions::Regions,
@@ -166,6 +167,23 @@ pub(crate) struct Emitter<'a> {
     pub seal: Option<&'a mut Sealing>,
     /// Room for the headers of a packet.
     pub headers: &'a mut [u8; HEADERS_BYTES_MAX],
+    /// Where packets are mirrored, if they are.
+    pub mirror: Option<&'a mut Mirror>,
+}
+
+/// Hands a datagram over. One that is refused counts as lost, which the engine recovers from.
+#[inline]
+fn hand_over(
+    net: &mut dyn Datapath,
+    mirror: &mut Option<&mut Mirror>,
+    counters: &mut NicCounters,
+    packet: &TxPacket<'_>,
+) {
+    if net.tx_push(packet).is_err() {
+        counters.tx_refused += 1;
+    } else if let Some(mirror) = mirror {
+        mirror.sent(packet, net.path_port(packet.path));
+    }
 }
 
 /// Writes the checksum of a packet with referenced payload and `pad_len` zeros at its end into the
@@ -214,7 +232,10 @@ impl Emitter<'_> {
 
     /// Hands over a datagram of the batch, which lies in the arena of the seal.
     fn push_copied(&mut self, t: &Transmit<'_>, start: usize, end: Option<usize>) {
-        let Some(seal) = self.seal.as_deref() else { return };
+        let Some(seal) = self.seal.as_deref_mut() else { return };
+        if let Some(mirror) = &mut self.mirror {
+            mirror.secrets(seal);
+        }
         let (headers, rest) = seal.datagram(start, end).split_at(HEADER_BYTES);
         // SAFETY: the arena neither moves nor changes before the datapath's queue is flushed: it is
         // not filled beyond its capacity, and both happen in one call (transmit).
@@ -223,9 +244,7 @@ impl Emitter<'_> {
         let packet =
             TxPacket { dst, path: t.path, headers, payload: &rest, padded_len: 0, finish: None };
         self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
-        if self.net.tx_push(&packet).is_err() {
-            self.counters.tx_refused += 1;
-        }
+        hand_over(self.net, &mut self.mirror, self.counters, &packet);
     }
 }
 
@@ -277,9 +296,7 @@ impl Emitter<'_> {
             padded_len: 0,
             finish: None,
         };
-        if self.net.tx_push(&packet).is_err() {
-            self.counters.tx_refused += 1;
-        }
+        hand_over(self.net, &mut self.mirror, self.counters, &packet);
     }
 
     /// Sends a packet as headers, and payload by reference.
@@ -320,9 +337,7 @@ impl Emitter<'_> {
             padded_len,
             finish,
         };
-        if self.net.tx_push(&packet).is_err() {
-            self.counters.tx_refused += 1;
-        }
+        hand_over(self.net, &mut self.mirror, self.counters, &packet);
     }
 }
 

@@ -15,7 +15,8 @@ use crate::{
 use srd_core::{Endpoint, EngineConfig, RxMeta, Span, Time, Transmit};
 use srd_datapath::Part;
 use srd_seal::{
-    End, Incoming, KeyFile, KeyRing, LayerConfig, LayerCounters, Limits, Policy, SealLayer, Suites,
+    CaptureSecret, End, Incoming, KeyFile, KeyRing, LayerConfig, LayerCounters, Limits, Policy,
+    SealLayer, Suites,
 };
 use srd_wire::{
     AEAD_TAG_BYTES, AckBlock, CloseCode, Flags, HEADERS_BYTES_MAX, Packet, ParseError, emit,
@@ -115,6 +116,10 @@ pub(crate) struct Sealing {
     /// When they are tried to be closed next; never if there are none.
     retired_at: Time,
     secrets: Option<SecretsSink>,
+    /// Whether a capture of the running process may have secrets.
+    on_request: bool,
+    /// Secrets that such a capture has not taken yet; `None` while there is none.
+    mirrored: Option<Vec<CaptureSecret>>,
     denied: Denied,
     problem: Option<String>,
 }
@@ -183,6 +188,8 @@ impl Sealing {
             retired: Vec::new(),
             retired_at: Time(u64::MAX),
             secrets,
+            on_request: false,
+            mirrored: None,
             denied: Denied::default(),
             problem: None,
         })
@@ -241,9 +248,40 @@ impl Sealing {
 
     /// Hands over the secrets of new contexts, if they were asked for.
     fn secrets_tell(&mut self) {
-        if let Some(sink) = &mut self.secrets {
-            self.layer.capture_take().iter().for_each(|secret| sink(&secret.line()));
+        for secret in self.layer.capture_take() {
+            if let Some(sink) = &mut self.secrets {
+                sink(&secret.line());
+            }
+            if let Some(mirrored) = &mut self.mirrored {
+                mirrored.push(secret);
+            }
         }
+    }
+
+    /// Lets captures of the running process have secrets, if they ask.
+    pub(crate) fn secrets_on_request(&mut self, on: bool) {
+        self.on_request = on;
+    }
+
+    /// A capture begins that asks for secrets: it gets those of the contexts that exist, and of new
+    /// ones, if the process was started so that it may.
+    pub(crate) fn mirror_begin(&mut self) {
+        if self.on_request {
+            self.layer.capture_begin();
+            self.mirrored = Some(self.layer.capture_present());
+        }
+    }
+
+    pub(crate) fn mirror_end(&mut self) {
+        self.mirrored = None;
+        if self.secrets.is_none() {
+            self.layer.capture_end();
+        }
+    }
+
+    /// Secrets that the capture has not had yet.
+    pub(crate) fn mirror_take(&mut self) -> Vec<CaptureSecret> {
+        self.mirrored.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn room(&self, bytes: usize) -> Option<usize> {

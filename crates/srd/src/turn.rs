@@ -33,6 +33,7 @@ impl Nic {
         let now = Self::now();
         self.turned_at = now;
         let ordered = self.paths_turn(now);
+        self.mirror_turn(now);
         let posted = self.take_posts(shared, now);
         self.share_turn(now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
@@ -104,11 +105,15 @@ impl Nic {
     /// to the engine is not earlier than the read from the socket, since RTTs depend on it.
     fn receive(&mut self, shared: &Shared, batch: usize) -> Look {
         let (mut taken_at, mut waited) = (None, Span::ZERO);
-        let Self { engine, net, tables, counters, ack, seal, .. } = self;
+        let Self { engine, net, tables, counters, ack, seal, mirror, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
             if d.bytes.is_empty() && d.src.ip() == tables.local_ip {
                 // A command of this host asks for a turn, to have its orders obeyed.
                 return;
+            }
+            if let Some(mirror) = mirror {
+                seal.as_deref_mut().into_iter().for_each(|seal| mirror.secrets(seal));
+                mirror.received(&d);
             }
             let now = *taken_at.get_or_insert_with(Self::now);
             waited = Span(d.waited_ns);
@@ -184,12 +189,13 @@ impl Nic {
         if room == 0 || !self.net.tx_ready() {
             return (0, false);
         }
-        let Self { engine, net, tables, counters, seal, headers, .. } = self;
+        let Self { engine, net, tables, counters, seal, headers, mirror, .. } = self;
         let mut seal = seal.as_deref_mut();
         if let Some(seal) = &mut seal {
             seal.batch_begin();
         }
-        let mut sink = Emitter { net: net.as_mut(), tables, counters, seal, headers };
+        let (net, mirror) = (net.as_mut(), mirror.as_deref_mut());
+        let mut sink = Emitter { net, tables, counters, seal, headers, mirror };
         let n = engine.poll_transmit(now, room, &mut sink);
         if n > 0 {
             self.flush(shared);

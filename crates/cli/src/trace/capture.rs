@@ -9,6 +9,7 @@ use crate::{
     failure::{Failure, Result},
     output,
 };
+use srd::datapath::pcapng;
 use srd_timeline::{Group, Timeline, Track};
 use srd_wire::{AckBlock, Body, ECHO_DELAY_UNIT_NS, Flags, Header, Packet, parse};
 use std::{
@@ -21,6 +22,8 @@ use std::{
 /// Most packets in flight and most transmissions that are remembered, per direction: the oldest are
 /// forgotten. More than any engine has in flight.
 const PACKETS_MAX: usize = 1 << 16;
+/// Where a packet has the slot of its sender, sealed or not.
+const SLOT_AT: usize = 3;
 /// Most directions between two engines.
 const WAYS_MAX: usize = 10_000;
 /// Most messages.
@@ -102,12 +105,18 @@ pub fn read(path: &Path) -> Result<Timeline> {
     let mut timeline = Timeline::new(&format!("capture {}", path.display()));
     let (mut reading, mut ack) = (Reading::default(), AckBlock::default());
     reading.base = base_of(&blocks);
+    let senders = senders_of(&blocks);
     let (mut first_ns, mut now_ns) = (None, 0);
     for (kind, body) in &blocks {
         let Some((record, payload)) = (*kind == BLOCK_PACKET).then(|| packet_of(body)).flatten()
         else {
             continue;
         };
+        let from = (record.src.ip(), payload.get(SLOT_AT).copied().unwrap_or_default());
+        if record.way == pcapng::Way::In && senders.contains(&from) {
+            // It is in the capture when it was sent, too.
+            continue;
+        }
         let first = *first_ns.get_or_insert(record.unix_ns);
         // A clock that was set back does not let time run backwards.
         now_ns = record.unix_ns.saturating_sub(first).max(now_ns);
@@ -391,6 +400,19 @@ impl Way {
             timeline.slice(track, format!("{} {} B", m.name, m.bytes), m.from_ns, to_ns, values);
         }
     }
+}
+
+/// Engines that are captured themselves: address and slot. Their packets are in the capture as
+/// sent, and once more as received if the receiver is captured, too.
+fn senders_of(blocks: &[(u32, &[u8])]) -> BTreeSet<(IpAddr, u8)> {
+    let mut senders = BTreeSet::new();
+    for (_, body) in blocks.iter().filter(|(kind, _)| *kind == BLOCK_PACKET) {
+        let Some((record, payload)) = packet_of(body) else { continue };
+        if record.way == pcapng::Way::Out && senders.len() < WAYS_MAX {
+            senders.insert((record.src.ip(), payload.get(SLOT_AT).copied().unwrap_or_default()));
+        }
+    }
+    senders
 }
 
 /// UDP port of slot 0, which no packet says: an engine sends with its slot, and receives at the

@@ -1,7 +1,7 @@
 //! Writes a capture with its sealed packets opened by the secrets that it holds.
 
 use crate::{
-    captured::{BLOCK_PACKET, BLOCK_SECRETS, blocks, packet_of, word},
+    captured::{BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECRETS, blocks, origin_of, packet_of, word},
     failure::{Failure, Result},
     output,
 };
@@ -75,13 +75,19 @@ pub fn run(from: &Path, to: &Path) -> Result {
 }
 
 fn write(blocks: &[(u32, &[u8])], out: File) -> std::io::Result<Counts> {
-    let mut trace = PcapNg::new(BufWriter::new(out))?;
+    let mut trace = PcapNg::without_interfaces(BufWriter::new(out))?;
+    let mut interfaces = 0;
     let (mut receivers, mut counts) = (HashMap::new(), Counts::default());
     for (kind, body) in blocks {
         if *kind == BLOCK_SECRETS && word(body, 0) == Some(SECRETS_KIND) {
             secrets_take(body, &mut receivers);
+        } else if *kind == BLOCK_INTERFACE {
+            trace.interface_copy(body)?;
+            interfaces += 1;
         } else if *kind == BLOCK_PACKET
             && let Some((record, mut payload)) = packet_of(body)
+            && let Some((interface, missing)) = origin_of(body)
+            && interface < interfaces
         {
             counts.packets += 1;
             if payload.get(1).is_some_and(|flags| flags & Flags::SEALED != 0) {
@@ -89,7 +95,8 @@ fn write(blocks: &[(u32, &[u8])], out: File) -> std::io::Result<Counts> {
                 counts.opened += u64::from(opened);
                 counts.closed += u64::from(!opened);
             }
-            trace.write(&Record { payload: &payload, ..record })?;
+            let record = Record { payload: &payload, ..record };
+            trace.write_on(interface, &record, payload.len() + missing)?;
         }
     }
     trace.flush()?;

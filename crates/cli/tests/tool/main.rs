@@ -1,5 +1,6 @@
 //! The tool as users run it: real processes on the loopback interface.
 
+mod capture;
 mod common;
 mod conf;
 mod copy;

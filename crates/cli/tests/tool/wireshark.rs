@@ -31,7 +31,12 @@ fn vectors() -> Vec<Vector> {
 
 /// Runs tshark with the dissector that `srd wireshark` prints, and returns the values of fields for
 /// each packet. `None`, with a note, on a machine without tshark.
-fn fields(s: &Scratch, capture: &str, filter: &str, fields: &[&str]) -> Option<Vec<Vec<String>>> {
+pub fn fields(
+    s: &Scratch,
+    capture: &str,
+    filter: &str,
+    fields: &[&str],
+) -> Option<Vec<Vec<String>>> {
     let script = s.path("srd.lua");
     fs::write(&script, run(&["wireshark"]).ok().stdout).unwrap();
     let mut tshark = Command::new("tshark");

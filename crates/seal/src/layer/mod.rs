@@ -313,6 +313,21 @@ impl SealLayer {
         self.capture = Some(Vec::new());
     }
 
+    /// Keeps no secrets for a capture any more.
+    pub fn capture_end(&mut self) {
+        self.capture = None;
+    }
+
+    /// Secrets of all contexts as they are now: they open what is sent from now on, and nothing of
+    /// earlier epochs.
+    pub fn capture_present(&self) -> Vec<CaptureSecret> {
+        let of = |(&tag, entry): (&u32, &Entry)| {
+            let session = self.slots.session_ref(entry.slot?)?;
+            Some(CaptureSecret::of(session, (entry.peer, entry.peer_tag), (self.cfg.own, tag)))
+        };
+        self.entries.iter().filter_map(of).flatten().collect()
+    }
+
     /// Secrets of contexts that are new since the last call.
     pub fn capture_take(&mut self) -> Vec<CaptureSecret> {
         self.capture.as_mut().map(core::mem::take).unwrap_or_default()
