@@ -40,7 +40,11 @@ def get(path, **query):
         with urllib.request.urlopen(url, timeout=10) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        return json.load(error)
+        try:
+            return json.load(error)
+        except ValueError:
+            # It starts, and has no answer yet.
+            raise OSError(f"HTTP status {error.code}") from None
 
 
 def main():

@@ -74,7 +74,14 @@ pub const CASES: &[Case] = &[
         needs: "ib_send_bw",
         short: true,
         travels: true,
-        run: |f| perftest(f, "ib_send_bw", "-c SRD -q 8 -n 300"),
+        run: |f| perftest(f, "ib_send_bw", EIGHT),
+    },
+    Case {
+        name: "ib_send_bw -c SRD, 8 queue pairs, two shards per device",
+        needs: "ib_send_bw",
+        short: false,
+        travels: true,
+        run: |f| sharded(2, &perftest_said(f, &format!("{SHARDED} ib_send_bw"), EIGHT)?, through),
     },
     Case {
         name: "ib_send_lat -c SRD",
@@ -132,6 +139,13 @@ pub const CASES: &[Case] = &[
         short: false,
         travels: true,
         run: |f| mpi(f, 2, "67108864"),
+    },
+    Case {
+        name: "Open MPI, 4 ranks on 2 hosts, two shards per device, up to 1 MiB",
+        needs: "mpicc",
+        short: false,
+        travels: true,
+        run: |f| mpi_sharded(f, "1048576"),
     },
     Case {
         name: "rails: one process with two devices, by verbs",
@@ -236,6 +250,11 @@ pub const CASES: &[Case] = &[
     },
 ];
 
+/// Options of perftest for eight queue pairs.
+const EIGHT: &str = "-c SRD -q 8 -n 300";
+/// Starts a program whose devices have two shards each, and say so.
+const SHARDED: &str = "env SRD_SHARDS=2 SRD_LOG=info";
+
 /// Requires success.
 pub fn expect_end(said: &Said) -> Result {
     if said.code == 0 { Ok(()) } else { Err(said.tail()) }
@@ -273,11 +292,16 @@ fn pingpong(f: &Fabric, kind: &str) -> Result<String> {
     through(&client)
 }
 
-fn perftest(f: &Fabric, program: &str, options: &str) -> Result<String> {
+fn perftest_said(f: &Fabric, program: &str, options: &str) -> Result<[Said; 2]> {
     let line = format!("{program} -d srd0 -x 0 -F {options}");
     let [server, client] = f.pair(60, &line, &line)?;
     expect_end(&client)?;
     expect_end(&server)?;
+    Ok([client, server])
+}
+
+fn perftest(f: &Fabric, program: &str, options: &str) -> Result<String> {
+    let [client, server] = perftest_said(f, program, options)?;
     let (client, server) = (through(&client), through(&server));
     // A receiver with few acknowledgments uses a single path.
     client.or(server)
@@ -309,6 +333,33 @@ pub fn program(f: &Fabric) -> String {
 fn mpi(f: &Fabric, ranks: u32, largest: &str) -> Result<String> {
     let said = f.mpi(150, ranks, &format!("{} {largest}", program(f)))?;
     checked(&said)
+}
+
+fn mpi_sharded(f: &Fabric, largest: &str) -> Result<String> {
+    let ranks = 4;
+    let said = f.mpi(150, ranks, &format!("{SHARDED} {} {largest}", program(f)))?;
+    sharded(ranks as usize, &[said], checked)
+}
+
+/// Requires that devices of so many processes had two shards each, besides what `passed` requires
+/// of the first.
+fn sharded(
+    processes: usize,
+    said: &[Said],
+    passed: impl Fn(&Said) -> Result<String>,
+) -> Result<String> {
+    let ports = |said: &Said| {
+        // Each shard has a port of its own.
+        let lines =
+            said.text.lines().filter(|l| l.contains(": device ") && l.contains(" opened: "));
+        lines.count()
+    };
+    let shards: usize = said.iter().map(ports).sum();
+    let remark = passed(&said[0])?;
+    match shards >= 2 * processes {
+        true => Ok(format!("{remark}; {shards} shards")),
+        false => Err(format!("{processes} processes had {shards} shards; {}", said[0].tail())),
+    }
 }
 
 /// Programs find the device without verbs, also under a name of the user's.
