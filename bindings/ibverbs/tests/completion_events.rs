@@ -136,9 +136,10 @@ fn pending() {
     assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock);
 }
 
-/// Queues that one thread destroys while another takes their event: both begin at once, each of them
-/// later by as much as the round says, up to more than a thread needs to wake. In the last round the
-/// event is taken first in any case, so that a machine on which one thread always wins shows both.
+/// Queues that one thread destroys while another takes their event: both begin at once, each of
+/// them later by as much as the round says, up to more than a thread needs to wake. In the last
+/// round the event is taken first in any case, so that a machine on which one thread always wins
+/// shows both.
 fn race() {
     const ROUNDS: usize = 1_000;
     let node = Node::new();
