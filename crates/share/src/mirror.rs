@@ -327,6 +327,23 @@ impl CaptureFeed {
         self.snap
     }
 
+    /// Whether a packet of `len` bytes finds room now.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.has_words((RECORD_WORDS + len.min(self.snap).div_ceil(8)) as u64)
+    }
+
+    fn has_words(&self, len: u64) -> bool {
+        let used = self.at.wrapping_sub(self.word(READ_AT).load(Acquire));
+        // A reader's position that cannot be leaves no room, either.
+        used.checked_add(len).is_some_and(|all| all <= self.mask + 1)
+    }
+
+    /// Counts a packet that found no room.
+    pub fn drop_one(&self) {
+        let dropped = self.word(DROPPED_AT);
+        dropped.store(dropped.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
     /// Mirrors a packet; of its `bytes` as many as are wanted.
     pub fn packet(&mut self, packet: &MirroredPacket<'_>) {
         let kind = if packet.sent { SENT } else { RECEIVED };
@@ -353,11 +370,8 @@ impl CaptureFeed {
     /// Writes a record, if there is room. The lengths are added to its head.
     fn put(&mut self, mut head: [u64; RECORD_WORDS], bytes: &[u8]) {
         let len = (RECORD_WORDS + bytes.len().div_ceil(8)) as u64;
-        let used = self.at.wrapping_sub(self.word(READ_AT).load(Acquire));
-        // A reader's position that cannot be leaves no room, either.
-        if used.checked_add(len).is_none_or(|all| all > self.mask + 1) {
-            let dropped = self.word(DROPPED_AT);
-            dropped.store(dropped.load(Relaxed).wrapping_add(1), Relaxed);
+        if !self.has_words(len) {
+            self.drop_one();
             return;
         }
         head[0] |= len;

@@ -35,15 +35,24 @@ impl Mirror {
 
     /// A packet that the datapath has taken, before it is flushed.
     pub(crate) fn sent(&mut self, packet: &TxPacket<'_>, local_port: u16) {
+        let len = packet.wire_len();
+        if !self.feed.has_room(len) {
+            self.feed.drop_one();
+            return;
+        }
         self.bytes.clear();
-        packet.gather_into(&mut self.bytes);
+        if len <= self.feed.snap() {
+            packet.gather_into(&mut self.bytes);
+        } else {
+            beginning(packet, self.feed.snap(), &mut self.bytes);
+        }
         self.feed.packet(&MirroredPacket {
             unix_ns: Nic::now().0 + self.unix_offset_ns,
             sent: true,
             ecn: ECN[0],
             local_port,
             remote: packet.dst,
-            len: self.bytes.len() as u32,
+            len: len as u32,
             bytes: &self.bytes,
         });
     }
@@ -65,6 +74,17 @@ impl Mirror {
     pub(crate) fn secrets(&mut self, seal: &mut Sealing) {
         seal.mirror_take().iter().for_each(|secret| self.feed.secret(&secret.line()));
     }
+}
+
+/// Appends the first `snap` bytes of a longer packet. A checksum that is still to be written is
+/// left out: nobody can check it without the rest.
+fn beginning(packet: &TxPacket<'_>, snap: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&packet.headers[..packet.headers.len().min(snap)]);
+    for part in packet.payload {
+        let room = snap - out.len();
+        part.look(|bytes| out.extend_from_slice(&bytes[..bytes.len().min(room)]));
+    }
+    out.resize(snap, 0);
 }
 
 impl Nic {

@@ -32,7 +32,8 @@ fn client(command: std::process::Command) -> Running {
 }
 
 fn sender(server: &Server) -> Running {
-    let args = ["perf", "bw", "{}", "--op", "write", "--size", "64K", "--iters", "1000000000"];
+    let mut args = vec!["perf", "bw", "{}", "--op", "write", "--size", "64K", "--mtu", "4096"];
+    args.extend(["--iters", "1000000000"]);
     client(server.client(&args))
 }
 
@@ -44,7 +45,7 @@ fn running_processes_are_captured_and_the_capture_is_whole() {
     let client = sender(&server);
     let file = s.path("c.pcapng");
     let (of_client, of_server) = (client.pid().to_string(), server.process.pid().to_string());
-    let mut capture = begin(&[&of_client, &of_server, "--buffer", "64M"], &file);
+    let mut capture = begin(&[&of_client, &of_server, "--buffer", "512K"], &file);
     capture.signal(Signal::INT);
     let told = capture.wait().ok().stderr;
     let packets = number_in(&told, " packets captured");
