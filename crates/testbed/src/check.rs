@@ -29,7 +29,7 @@ const GIVE_UP: Duration = Duration::from_secs(12);
 /// Time limit of a transfer of 64 processes that share two processors with other work.
 const CROWD: Duration = Duration::from_secs(60);
 
-/// Processes per host in the check `deny-processes`.
+/// Processes of the sending host in the check `deny-processes`.
 const PROCESSES_DENIED: usize = 8;
 
 /// A check.
@@ -63,7 +63,7 @@ pub enum Check {
     JoinedRails,
     /// Take the paths across a spine out of use during a transfer, by `srd paths deny`
     Deny,
-    /// The same with eight processes per host, whose paths of one number cross different spines
+    /// The same with eight processes at the sender, whose paths of one number cross different spines
     DenyProcesses,
 }
 

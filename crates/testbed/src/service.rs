@@ -3,9 +3,9 @@
 //!
 //! `srd net paths --devices` says which paths cross the spine, `srd paths deny` at each of the two
 //! hosts takes them out of use, and the counters of the spine's interfaces say when the last packet
-//! of each host crossed it. With several processes per host, a path is denied if it crosses the
-//! spine in any of them, as an operator has to. The same transfer without the order is what its
-//! messages are compared with.
+//! of each host crossed it. With several processes at the sending host, a path is denied if it
+//! crosses the spine in any of them, or on the way back to any of them, as an operator has to. The
+//! same transfer without the order is what its messages are compared with.
 
 use crate::{
     bench::{
@@ -145,14 +145,20 @@ fn drain(
 ) -> Result<(usize, Drained)> {
     let ends = [((0, 0), (1, 0)), ((1, 0), (0, 0))];
     let mut lists = Vec::new();
-    for (from, to) in ends {
-        let found = paths::of_devices(fabric, from, to, srd::PORT_BASE_DEFAULT)?;
-        if found.len() != processes {
-            return Err(NetError::new(format!("{} devices run on one host", found.len())));
+    // The receivers of a host are one process. It answers each of the senders at a port of its own.
+    let counts = [processes, 1];
+    for (i, (from, to)) in ends.into_iter().enumerate() {
+        // An order is about the number of a path, which crosses the spine in some process, or on
+        // the way to some port.
+        let mut all: BTreeSet<u8> = BTreeSet::new();
+        for port in (srd::PORT_BASE_DEFAULT..).take(counts[1 - i]) {
+            let found = paths::of_devices(fabric, from, to, port)?;
+            if found.len() != counts[i] {
+                let (is, not) = (found.len(), counts[i]);
+                return Err(NetError::new(format!("{is} devices run on a host instead of {not}")));
+            }
+            all.extend(found.iter().flat_map(|device| device.across(spine)));
         }
-        // An order is about the number of a path, which crosses the spine in some process.
-        let all = found.iter().flat_map(|device| device.across(spine));
-        let all: BTreeSet<u8> = all.collect();
         lists.push(all.iter().map(u8::to_string).collect::<Vec<_>>().join(","));
     }
     let program = std::env::current_exe()?.display().to_string();
