@@ -108,6 +108,10 @@ guards! {
     MarkedStart = "marked-start",
     /// After a start that lost packets, the first window after the next pause is smaller.
     KnownStart = "known-start",
+    /// Losses that do not end cap the rate at what is delivered.
+    LossCap = "loss-cap",
+    /// Where a full buffer is proven, a share of its delay is the target.
+    FullBuffer = "full-buffer",
     /// All addresses together send at most at the rate of the port, in turn.
     PortTurns = "port-turns",
     /// Drops in the peer's receive queue reduce the inflight cap.

@@ -118,7 +118,10 @@ impl ActivePaths {
         let covered = if self.host.is_swamped() { 0 } else { self.host_delay(p).0 };
         let delivered = self.share.whole_of(self.delivered);
         let host_bytes = Link::bytes(delivered, HOST_COVERED.of(covered));
-        Link { host_bytes, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
+        let link = Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns);
+        let slack = (link.srtt_ns / 2).max(p.floors.reorder_ns().into());
+        let known_ns = link.srtt_ns + slack;
+        Link { host_bytes, known_ns, ..link }
     }
 
     pub(super) fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
@@ -130,6 +133,7 @@ impl ActivePaths {
             srtt_ns: u64::from(srtt_ns.max(base)),
             host_bytes: 0,
             burst: u64::from(p.burst_bytes),
+            known_ns: 0,
             target_ns: rtt::target(p, base).0,
             mtu: u64::from(p.mtu),
             credited: false,
@@ -264,8 +268,15 @@ impl ActivePaths {
     }
 
     pub(super) fn rate_apply(&mut self, p: &Params) {
-        let burst = self.share.burst(p);
-        self.pacing.rate_set(self.share.of(self.rate.rate()), burst, p.mtu);
+        let mut burst = self.share.burst(p);
+        let mut rate = self.share.of(self.rate.rate());
+        if let Some(pace) = self.rate.full_pace_256() {
+            let turn = PATH_BURST.of(Link::bytes(rate, self.srtt(p).0));
+            burst = burst.min(u32::try_from(turn).unwrap_or(u32::MAX)).max(p.mtu.into());
+            let paced = (u128::from(rate) * u128::from(pace)) >> 8;
+            rate = paced.min(p.line_bytes_per_sec.into()) as u64;
+        }
+        self.pacing.rate_set(rate, burst, p.mtu);
         self.cap_update(p);
     }
 

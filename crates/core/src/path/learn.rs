@@ -63,7 +63,7 @@ impl Awake<'_> {
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
         debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
         entry.ce = entry.ce.saturating_add(u32::from(ce));
-        a.meter.on_echo(ce);
+        a.meter.on_echo(ce, queue_ns);
         let late = self.lateness(queue_ns, base, target);
         let a = &mut *self.active;
         if late == 0 {
@@ -155,12 +155,13 @@ impl Awake<'_> {
         } else {
             Span(u64::MAX)
         };
-        let round = a.meter.on_ack_end(now, app_limited, mtu, opening_max);
+        let round = a.meter.on_ack_end(now, app_limited, mtu, opening_max, link.line);
         let Some(mut round) = round else { return };
         debug_assert!(round.lost_permille <= 1000, "a share of what was sent");
         a.delivered = round.delivered.max(DELIVERED_KEPT.of(a.delivered));
         let quartiles = a.set.quartiles_take();
         a.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
+        round.median_ns = u64::from(a.queue_ns_usual);
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // Rule CC-04.
             debug_assert!(quartile <= median, "a quarter is less than half");
@@ -215,9 +216,7 @@ impl Awake<'_> {
             if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
         let loss = Evidence::Lost(Loss { rule, srtt, silence_max });
         let judged = a.health.judge(p, &mut a.set, now, path, loss);
-        if judged.first {
-            a.meter.on_lost(bytes);
-        }
+        a.meter.on_lost(bytes, judged.first);
         if a.rate.has_own() {
             a.own_lost(p, now, path, bytes, rule);
         }
@@ -232,6 +231,9 @@ impl Awake<'_> {
             return;
         }
         let a = &mut *self.active;
+        if !counted {
+            a.meter.on_proved_lost(p.mtu.into());
+        }
         let proved = Evidence::Proved { counted, srtt: a.srtt(p) };
         a.health.judge(p, &mut a.set, now, path, proved);
     }

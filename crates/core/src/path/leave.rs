@@ -88,7 +88,8 @@ impl Awake<'_> {
         // Waiting for the pacer is no pause. Otherwise, at a rate below a packet per round trip,
         // each packet would begin a new measurement, none would end, and the rate would never
         // change.
-        let pause = a.meter.on_sent(now, bytes).min(now.since(a.pacing.next()));
+        let pause =
+            a.meter.on_sent(now, bytes, p.line_bytes_per_sec).min(now.since(a.pacing.next()));
         let srtt = a.srtt(p);
         if a.inflight == 0 && pause > srtt && !retransmit {
             a.meter.restart(now, bytes);

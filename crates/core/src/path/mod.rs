@@ -154,12 +154,14 @@ pub(crate) struct Awake<'a> {
 impl PathContext {
     /// Heap memory that the context holds, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.active.as_ref().map_or(0, |a| size_of::<ActivePaths>() + size_of_val(&*a.set.paths))
+        self.active.as_ref().map_or(0, |a| {
+            size_of::<ActivePaths>() + size_of_val(&*a.set.paths) + a.rate.held_bytes()
+        })
     }
 
     /// Upper bound of [`Self::held_bytes`] with this many paths.
     pub(crate) fn held_bytes_max(paths: usize) -> usize {
-        size_of::<ActivePaths>() + paths * size_of::<set::Path>()
+        size_of::<ActivePaths>() + paths * size_of::<set::Path>() + RateState::held_bytes_max()
     }
 
     /// A context for a peer about which nothing is known yet. It allocates nothing until it is
@@ -258,6 +260,7 @@ impl PathContext {
     pub fn on_forgotten(&mut self, bytes: u32) {
         if let Some(active) = &mut self.active {
             active.leave_flight(bytes);
+            active.meter.on_forgotten();
         }
     }
 

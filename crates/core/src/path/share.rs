@@ -303,7 +303,7 @@ fn stretched(link: &Link, took: Span, before: u64, after: u64) -> u64 {
     if after >= before {
         return before.saturating_add(step).min(link.line);
     }
-    before.saturating_sub(step).max(after.min(before / 2)).max(link.rate_min())
+    before.saturating_sub(step).max(after.min(before / 2)).max(link.rate_min().min(after))
 }
 
 impl PathContext {

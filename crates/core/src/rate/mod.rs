@@ -6,7 +6,9 @@
 
 pub(crate) mod credit;
 mod fixed;
+mod full;
 pub(crate) mod grant;
+mod loss_cap;
 mod own;
 pub(crate) mod pacing;
 mod port;
@@ -24,6 +26,7 @@ use crate::params::Params;
 use crate::policy::LinkView;
 use crate::tuning::RATE_MIN_RTTS;
 use fixed::FixedRate;
+use loss_cap::LossCap;
 use own::OwnPolicy;
 use srd::SrdRate;
 
@@ -43,6 +46,8 @@ pub(crate) struct Link {
     pub host_bytes: u64,
     /// Bytes that may leave back to back.
     pub burst: u64,
+    /// Time in ns after which the losses of all packets sent before are known.
+    pub known_ns: u64,
     /// Queueing-delay target in ns.
     pub target_ns: u64,
     /// Payload of a full packet in bytes.
@@ -123,10 +128,32 @@ impl RateState {
         }
     }
 
+    /// Heap memory of the engine's own policies, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Srd(s) => s.held_bytes(),
+            Self::Fixed(_) | Self::Own(_) => 0,
+        }
+    }
+
+    /// Upper bound of [`Self::held_bytes`].
+    pub(crate) fn held_bytes_max() -> usize {
+        size_of::<LossCap>()
+    }
+
     /// Whether a policy is one's own.
     #[inline(always)]
     pub(crate) fn has_own(&self) -> bool {
         matches!(self, Self::Own(_))
+    }
+
+    /// Where the rate follows the delay of a full buffer, the rate of the pacer in 1/256 of it.
+    pub(crate) fn full_pace_256(&self) -> Option<u64> {
+        match self {
+            Self::Srd(s) => s.full_pace_256(),
+            Self::Fixed(_) => None,
+            Self::Own(own) => own.engine().and_then(Self::full_pace_256),
+        }
     }
 
     /// Whether no round has ended yet, so that the rate was not derived from measurements.

@@ -2,25 +2,46 @@
 
 use super::Link;
 use crate::time::{Span, Time};
+use crate::tuning::UNSURE_MAX;
 
 /// Summary of one round, the input of a rate policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
     /// Median over the paths of the least queueing delay in ns; `None` = no sample.
     pub queue_ns: Option<u64>,
+    /// The same median in ns, with the spread between the paths; 0 = no sample.
+    pub median_ns: u64,
     /// Delivery rate: bytes per second acknowledged.
     pub delivered: u64,
     /// Bytes per second sent in the previous round, which are acknowledged in this one.
     pub sent: u64,
     /// Packets on which `delivered` is based, rounded down: the more, the more accurate it is.
     pub packets: u64,
-    /// Loss rate: lost bytes per thousand of lost and delivered ones.
+    /// Loss rate: lost bytes per thousand of lost and delivered ones. Of the losses of a path only
+    /// the first since an arrival counts.
     pub lost_permille: u32,
+    /// Largest queueing delay of any echo, in ns.
+    pub most_ns: u64,
+    /// Longest wait in this host's port, behind other packets of the sender, of a packet that was
+    /// sent in this or the round before, in ns.
+    pub port_ns: u64,
+    /// How long the round took, in ns.
+    pub ns: u64,
+    /// Bytes acknowledged, and bytes lost: all of them, also those that only the arrival of a copy
+    /// proved to be lost.
+    pub acked: u64,
+    /// See [`Self::acked`].
+    pub missing: u64,
     /// Whether the sender had nothing to send for a part of the round.
     pub app_limited: bool,
     /// Whether more than half of the echoes were those of packets that a switch had marked (ECN).
     pub marked: bool,
 }
+
+/// Longest pause that is looked at: any port is empty then.
+const PORT_NS_MAX: u64 = 1 << 24;
+/// Fastest port, in bytes per second, for which the product is exact.
+const PORT_LINE_MAX: u64 = 1 << 39;
 
 /// Measures rounds. A round ends when a packet sent after its start is acknowledged.
 #[derive(Debug)]
@@ -28,6 +49,10 @@ pub(crate) struct RoundMeter {
     began: Time,
     acked: u64,
     lost: u64,
+    missing: u64,
+    /// Packets given up lately of which it is not known whether they arrived, up to
+    /// [`UNSURE_MAX`].
+    unsure: u8,
     sent: u64,
     sent_before: u64,
     last_sent: Time,
@@ -37,6 +62,12 @@ pub(crate) struct RoundMeter {
     /// Echoes, and the echoes of packets that a switch had marked.
     echoes: u32,
     marks: u32,
+    most_ns: u32,
+    /// Bytes of this sender that wait in the port, and the most that did in this round and the one
+    /// before.
+    port: u64,
+    /// See [`Self::port`].
+    port_most: [u64; 2],
     /// No acknowledgment has come since sending started: the measurement has no beginning yet.
     starting: bool,
     /// The first round since then is not over. If the first window was too large, its queue makes
@@ -50,6 +81,8 @@ impl RoundMeter {
             began: now,
             acked: 0,
             lost: 0,
+            missing: 0,
+            unsure: 0,
             sent: 0,
             sent_before: 0,
             last_sent: now,
@@ -57,14 +90,21 @@ impl RoundMeter {
             app_limited: false,
             echoes: 0,
             marks: 0,
+            most_ns: 0,
+            port: 0,
+            port_most: [0; 2],
             starting: true,
             opening: true,
         }
     }
 
-    /// Bytes are sent. Returns the time since the previous send.
-    pub(crate) fn on_sent(&mut self, now: Time, bytes: u32) -> Span {
+    /// Bytes are sent through a port with this line rate. Returns the time since the previous send.
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u32, line: u64) -> Span {
         let gap = now.since(self.last_sent);
+        let left = gap.0.min(PORT_NS_MAX) * line.min(PORT_LINE_MAX) / 1_000_000_000;
+        self.port = self.port.saturating_sub(left);
+        self.port_most[0] = self.port_most[0].max(self.port);
+        self.port += u64::from(bytes);
         self.last_sent = now;
         self.sent += u64::from(bytes);
         gap
@@ -81,18 +121,36 @@ impl RoundMeter {
     }
 
     /// The peer echoed a packet; `ce`: a switch had marked it.
-    pub(crate) fn on_echo(&mut self, ce: bool) {
+    pub(crate) fn on_echo(&mut self, ce: bool, queue_ns: u32) {
         self.echoes += 1;
+        self.most_ns = self.most_ns.max(queue_ns);
         self.marks += u32::from(ce);
     }
 
-    pub(crate) fn on_lost(&mut self, bytes: u32) {
-        self.lost += u64::from(bytes);
+    /// A packet is lost. `first`: it is the first loss of its path since an arrival on it.
+    pub(crate) fn on_lost(&mut self, bytes: u32, first: bool) {
+        self.missing += u64::from(bytes);
+        self.lost += u64::from(bytes) * u64::from(first);
+    }
+
+    /// A packet counts as in flight no longer, without evidence that it is lost.
+    pub(crate) fn on_forgotten(&mut self) {
+        self.unsure = (self.unsure + 1).min(UNSURE_MAX);
+    }
+
+    /// A packet of `bytes` that was given up never arrived. After a silence many are given up at
+    /// once, and each is proved lost much later: these say nothing about the rate of now.
+    pub(crate) fn on_proved_lost(&mut self, bytes: u64) {
+        if self.unsure > 0 {
+            self.unsure -= 1;
+            self.missing += bytes;
+        }
     }
 
     /// A loss was spurious.
     pub(crate) fn on_spurious(&mut self, bytes: u64) {
         self.lost = self.lost.saturating_sub(bytes);
+        self.missing = self.missing.saturating_sub(bytes);
     }
 
     /// Time of the last send.
@@ -109,6 +167,7 @@ impl RoundMeter {
         app_limited: bool,
         mtu: u64,
         opening_max: Span,
+        line: u64,
     ) -> Option<Round> {
         self.app_limited |= app_limited;
         if self.acked == 0 {
@@ -128,21 +187,30 @@ impl RoundMeter {
         }
         self.opening = false;
         let ns = now.since(self.began).0;
+        let port_ns = self.port_most[0].max(self.port_most[1]) * 1_000_000_000 / line.max(1);
         let round = Round {
             queue_ns: None,
+            median_ns: 0,
             delivered: Link::rate(self.acked, ns),
             sent: self.sent_before,
             packets: self.acked / mtu.max(1),
             lost_permille: (self.lost * 1000 / (self.lost + self.acked)) as u32,
+            most_ns: u64::from(self.most_ns),
+            port_ns,
+            ns,
+            acked: self.acked,
+            missing: self.missing,
             app_limited: self.app_limited,
             marked: self.marks > self.echoes / 2,
         };
         self.sent_before = Link::rate(self.sent, ns);
         self.began = now;
         self.acked = 0;
-        self.lost = 0;
+        (self.lost, self.missing) = (0, 0);
         self.sent = 0;
         (self.echoes, self.marks) = (0, 0);
+        self.most_ns = 0;
+        self.port_most = [self.port, self.port_most[0]];
         self.app_limited = app_limited;
         Some(round)
     }

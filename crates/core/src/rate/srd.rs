@@ -5,6 +5,8 @@
 //! round with a decrease is followed by one without, because the effect of the decrease is visible
 //! only then.
 
+use super::full::FullQueue;
+use super::loss_cap::LossCap;
 use super::{Link, RateControl, Round};
 use crate::guards::Guard;
 use crate::tuning::{
@@ -33,6 +35,10 @@ pub(crate) struct SrdRate {
     clear_bytes: u64,
     /// Halvings of the first window, learnt from starts that lost packets. A pause keeps them.
     halvings: u8,
+    /// A cap where losses go on. Few contexts ever have one.
+    loss_cap: Option<Box<LossCap>>,
+    /// The rule for a queue that overflows again and again.
+    full: FullQueue,
 }
 
 /// The verdict of a round on the rate, decided once, when the round ends.
@@ -72,7 +78,7 @@ impl Regime {
 }
 
 /// log2(a / b) in units of 1/256, linear between the powers of two; `a >= b > 0`.
-fn log2_256(a: u64, b: u64) -> u64 {
+pub(super) fn log2_256(a: u64, b: u64) -> u64 {
     let ratio = (u128::from(a) << 8) / u128::from(b);
     let whole = u64::from(ratio.max(256).ilog2());
     let fraction = (ratio << 8 >> whole) as u64 & 0xFF;
@@ -90,7 +96,19 @@ impl SrdRate {
             first: true,
             clear_bytes: 0,
             halvings: 0,
+            loss_cap: None,
+            full: FullQueue::default(),
         }
+    }
+
+    /// Heap memory held, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.loss_cap.as_ref().map_or(0, |_| size_of::<LossCap>())
+    }
+
+    /// See [`FullQueue::pace_256`]; `None`: the rate does not follow it.
+    pub(crate) fn full_pace_256(&self) -> Option<u64> {
+        self.full.is_in_force().then(|| self.full.pace_256())
     }
 
     /// No round has ended yet.
@@ -100,6 +118,7 @@ impl SrdRate {
 
     /// Continues from a rate that other engines found; the first window is over.
     pub(crate) fn adopt(&mut self, rate: u64) {
+        self.full.adopt(self.rate, rate);
         (self.rate, self.first) = (rate, false);
     }
 
@@ -259,11 +278,24 @@ impl SrdRate {
         };
         rate.clamp(link.rate_min(), link.line)
     }
+
+    /// Lets losses that go on cap the rate. `tolerated_ns`: queueing delay beyond which delay
+    /// lowers it.
+    fn loss_cap(&mut self, link: &Link, round: &Round, tolerated_ns: u64) {
+        if self.loss_cap.is_none() && (round.lost_permille == 0 || !link.guards.has(Guard::LossCap))
+        {
+            return;
+        }
+        let cap = self.loss_cap.get_or_insert_with(|| Box::new(LossCap::new()));
+        if cap.on_round(link, round, tolerated_ns) {
+            self.loss_cap = None;
+        }
+    }
 }
 
 impl RateControl for SrdRate {
     fn rate(&self) -> u64 {
-        self.rate
+        self.loss_cap.as_ref().map_or(self.rate, |c| self.rate.min(c.cap()))
     }
 
     /// Inflight cap in bytes, rule CC-23.
@@ -281,6 +313,9 @@ impl RateControl for SrdRate {
                 .min(widest.max(most))
                 .max(WINDOW_FIRST_PKTS_MIN * link.mtu);
         }
+        if self.full.is_in_force() {
+            return self.full.window_bytes(link) + link.host_bytes;
+        }
         let quiet = if self.lossless >= LOSSLESS_ROUNDS && link.guards.has(Guard::LosslessFloor) {
             link.burst
         } else {
@@ -291,7 +326,7 @@ impl RateControl for SrdRate {
         // leave room for the slower half.
         let covered = link.base_ns + WINDOW_TARGETS * link.target_ns;
         let most = WINDOW_MOST.of(bdp).max(Link::bytes(link.line, covered) + link.host_bytes);
-        let wanted = Link::bytes(self.rate, covered) + link.host_bytes;
+        let wanted = Link::bytes(self.rate(), covered) + link.host_bytes;
         wanted.clamp(least, most.max(least))
     }
 
@@ -300,11 +335,22 @@ impl RateControl for SrdRate {
             0 => (self.lossless + 1).min(LOSSLESS_ROUNDS),
             _ => 0,
         };
+        if !self.first
+            && !link.credited
+            && link.guards.has(Guard::FullBuffer)
+            && let Some(rate) = self.full.on_round(link, round, self.rate)
+        {
+            self.rate = rate;
+            return;
+        }
+        let target = self.target(link);
+        if !self.first {
+            self.loss_cap(link, round, target);
+        }
         let Some(queue) = round.queue_ns else { return };
         if self.first && self.start_goes_on(link, round, queue) {
             return;
         }
-        let target = self.target(link);
         let regime = self.regime(link, round, queue, target);
         self.hold = regime.is_decrease();
         self.rate = self.rate_in(regime, link, round, queue, target);
@@ -321,10 +367,16 @@ impl RateControl for SrdRate {
 
     fn on_unproven(&mut self, link: &Link) {
         self.first = false;
-        self.rate = CUT_MAX.of(self.rate).clamp(link.rate_min(), link.line);
+        let rate = CUT_MAX.of(self.rate).clamp(link.rate_min().min(self.rate), link.line);
+        self.full.adopt(self.rate, rate);
+        self.rate = rate;
     }
 
     fn on_restart(&mut self, link: &Link) {
-        *self = Self { halvings: self.halvings, ..Self::new(link.line) };
+        let mut loss_cap = self.loss_cap.take();
+        if let Some(cap) = &mut loss_cap {
+            cap.on_restart();
+        }
+        *self = Self { halvings: self.halvings, loss_cap, ..Self::new(link.line) };
     }
 }

@@ -141,6 +141,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
         host_bytes: 0,
         srtt_ns: 19_600,
         burst: 1024,
+        known_ns: 0,
         target_ns: 1_000,
         mtu: 1024,
         credited: false,
@@ -152,8 +153,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
         sent: 1_000_000,
         packets: 20,
         lost_permille,
-        app_limited: false,
-        marked: false,
+        ..Round::default()
     };
     let mut rate = SrdRate::new(link.line);
     for _ in 0..100 {
@@ -176,6 +176,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         host_bytes: 0,
         srtt_ns: 400_000,
         burst: 65_536,
+        known_ns: 0,
         target_ns: 100_000,
         mtu: 1400,
         credited: false,
@@ -187,8 +188,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         sent: 1000,
         packets: 20,
         lost_permille,
-        app_limited: false,
-        marked: false,
+        ..Round::default()
     };
     let mut floor = SrdRate::new(LINE);
     for _ in 0..10 {
@@ -388,9 +388,9 @@ fn pacing_forgives_a_late_sender_only_its_allowance() {
 fn a_round_measures_between_acknowledgments() {
     let mut meter = RoundMeter::new(Time(0));
     let step = |meter: &mut RoundMeter, at: u64| {
-        meter.on_sent(Time(at), 1000);
+        meter.on_sent(Time(at), 1000, LINE);
         meter.on_acked(1000, Time(at.saturating_sub(5000)));
-        meter.on_ack_end(Time(at), false, 1000, Span::from_secs(1))
+        meter.on_ack_end(Time(at), false, 1000, Span::from_secs(1), LINE)
     };
     let rounds: Vec<_> = (5..40).filter_map(|i| step(&mut meter, i * 1000)).collect();
     assert!(rounds.len() >= 5, "{} rounds of 5 us in 35 us", rounds.len());
@@ -398,7 +398,7 @@ fn a_round_measures_between_acknowledgments() {
         assert_eq!(round.delivered, GB, "1000 bytes each us");
         assert_eq!(round.lost_permille, 0);
     }
-    meter.on_lost(1000);
+    meter.on_lost(1000, true);
     let lossy = (40..50).find_map(|i| step(&mut meter, i * 1000)).expect("a round ends");
     assert!(lossy.lost_permille > 100, "{}", lossy.lost_permille);
 }
@@ -573,6 +573,7 @@ fn credited_senders_tolerate_the_queue_of_the_fabric() {
         host_bytes: 0,
         srtt_ns: 28_000,
         burst: 8192,
+        known_ns: 0,
         target_ns: 10_000,
         mtu: 4096,
         credited,
@@ -584,8 +585,7 @@ fn credited_senders_tolerate_the_queue_of_the_fabric() {
         sent: LINE,
         packets: 40,
         lost_permille,
-        app_limited: false,
-        marked: false,
+        ..Round::default()
     };
     let after = |credited, queue, lost| {
         let mut rate = SrdRate::new(LINE);

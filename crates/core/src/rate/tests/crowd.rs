@@ -75,6 +75,8 @@ pub(crate) struct Sender {
     tail_probes: u8,
     hedge_credit: u8,
     stalled: Option<(Time, u8)>,
+    /// It has nothing to send any more.
+    pub left: bool,
     pub delivered: u64,
     /// Packets that left, and of these, packets sent again.
     pub sent: u64,
@@ -90,6 +92,8 @@ pub(crate) struct Crowd {
     /// Waits of data packets in the queue in ns: their sum, and the longest of any packet.
     pub wait_ns: u64,
     pub wait_ns_max: u64,
+    /// Packets per thousand that are lost before the bottleneck, whatever waits there.
+    pub random_permille: u32,
     mtu: u32,
     bottleneck: Line,
     kind: Bottleneck,
@@ -128,6 +132,7 @@ impl Crowd {
             tail_probes: 0,
             hedge_credit: HEDGE_CREDIT_MAX,
             stalled: None,
+            left: false,
             delivered: 0,
             sent: 0,
             again: 0,
@@ -139,6 +144,7 @@ impl Crowd {
             dropped: 0,
             wait_ns: 0,
             wait_ns_max: 0,
+            random_permille: 0,
             mtu: u32::from(config.mtu),
             bottleneck: Line::new(rate),
             kind,
@@ -205,7 +211,7 @@ impl Crowd {
 
     fn wake(&mut self, s: usize) {
         let now = self.now;
-        while self.senders[s].stalled.is_none() {
+        while self.senders[s].stalled.is_none() && !self.senders[s].left {
             match self.senders[s].context.gate(now, false) {
                 Gate::Open { .. } => self.send(s),
                 Gate::Until(t) | Gate::Uncredited(t) => {
@@ -248,6 +254,10 @@ impl Crowd {
         let bytes = if id.is_some() { self.mtu } else { PROBE };
         self.offered += u64::from(id.is_some());
         let half = self.senders[s].base.scale(1, 2);
+        if self.random_permille > 0 && self.rng.below(1000) < self.random_permille {
+            self.dropped += u64::from(id.is_some());
+            return;
+        }
         let leaves = match self.kind {
             Bottleneck::Queue(buffer) => {
                 let wait = self.bottleneck.wait(self.now);

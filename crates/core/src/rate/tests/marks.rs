@@ -10,6 +10,7 @@ const LINK: Link = Link {
     host_bytes: 0,
     srtt_ns: 14_000,
     burst: 65_536,
+    known_ns: 0,
     target_ns: 23_000,
     mtu: 4096,
     credited: false,
@@ -19,10 +20,16 @@ const LINK: Link = Link {
 /// A first round that delivered a tenth of the line rate, with a short queue.
 const MARKED: Round = Round {
     queue_ns: Some(2_000),
+    median_ns: 0,
     delivered: LINE / 10,
     sent: LINE / 10,
     packets: 40,
     lost_permille: 0,
+    most_ns: 0,
+    port_ns: 0,
+    ns: 0,
+    acked: 0,
+    missing: 0,
     app_limited: false,
     marked: true,
 };
@@ -66,10 +73,10 @@ fn a_start_is_left_alone_where_marks_or_deliveries_say_little() {
 fn a_round_is_marked_by_more_than_half_of_its_echoes() {
     let round = |meter: &mut RoundMeter, at: u64, marks: &[bool]| {
         for &ce in marks {
-            meter.on_echo(ce);
+            meter.on_echo(ce, 0);
         }
         meter.on_acked(4096, Time(at));
-        meter.on_ack_end(Time(at + 100), false, 4096, Span(u64::MAX))
+        meter.on_ack_end(Time(at + 100), false, 4096, Span(u64::MAX), LINE)
     };
     let mut meter = RoundMeter::new(Time(0));
     assert!(round(&mut meter, 0, &[]).is_none(), "the measurement has no beginning yet");

@@ -10,6 +10,7 @@ const LINK: Link = Link {
     host_bytes: 0,
     srtt_ns: 120_000,
     burst: 65_536,
+    known_ns: 0,
     target_ns: 75_000,
     mtu: 4096,
     credited: false,
@@ -19,10 +20,16 @@ const LINK: Link = Link {
 /// A first round that lost packets at a marked queue, and delivered a twentieth of the line rate.
 const LOST: Round = Round {
     queue_ns: Some(20_000),
+    median_ns: 0,
     delivered: LINE / 20,
     sent: LINE,
     packets: 40,
     lost_permille: 200,
+    most_ns: 0,
+    port_ns: 0,
+    ns: 0,
+    acked: 0,
+    missing: 0,
     app_limited: false,
     marked: true,
 };
