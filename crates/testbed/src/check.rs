@@ -63,7 +63,7 @@ pub enum Check {
     JoinedRails,
     /// Take the paths across a spine out of use during a transfer, by `srd paths deny`
     Deny,
-    /// The same with eight processes at the sender, whose paths of one number cross different spines
+    /// The same with eight processes at the sender, whose equal path numbers cross other spines
     DenyProcesses,
 }
 
