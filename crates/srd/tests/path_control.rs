@@ -96,6 +96,8 @@ fn a_device_at_rest_obeys_and_tells() {
     let a = Node::new(device_driven(11, thread()));
     let b = Node::new(device_driven(12, thread()));
     let (to, from) = (b.device.ip(), a.device.ip());
+    // Orders outlive a run that was killed.
+    control.change(to, 8, 1, |_| PathMask::NONE).unwrap();
     exchange(&a, &b, 1000);
     let events = a.device.path_events().unwrap();
     let late = a.device.path_events().unwrap();
