@@ -519,6 +519,12 @@ pub(crate) const FULL_QUICK_DOUBLINGS: u32 = 2;
 /// Longest gap between two packets of a sender in a crowd: the least rate. Requests have to end
 /// after a fault that looked like a crowd (seed 91200000286).
 pub(crate) const FULL_TURN_NS: u64 = 50_000_000;
+/// Least delay that is believed to be that of a full buffer: two ceilings of the noise of hosts.
+/// What is shorter may be the delay of a host, which stays whatever is sent (seeds 91500004549 and
+/// 91500012404).
+pub(crate) const FULL_NS_MIN: u64 = 50_000;
+/// Rounds in a row with a full buffer's delay and without a loss that refute it.
+pub(crate) const FULL_CALM_ROUNDS: u8 = 24;
 /// Longest delay that is believed to be that of a full buffer: 250 ms at any rate. Longer ones are
 /// faults of clocks and hosts, and all spans of the rule are multiples of it.
 pub(crate) const FULL_NS_MAX: u64 = 250_000_000;

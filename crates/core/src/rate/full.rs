@@ -11,12 +11,13 @@
 use super::srd::log2_256;
 use super::{Link, Round};
 use crate::tuning::{
-    CUT_MAX, FULL_AT, FULL_CUT, FULL_DOUBTS_MAX, FULL_FLAT, FULL_FORGET_SPANS, FULL_HALVINGS_MAX,
-    FULL_JOIN_SPANS, FULL_LEARN, FULL_LOST_HEAVY, FULL_LOST_LEAST, FULL_LOW, FULL_LOW_ROUNDS,
-    FULL_LOW_SPANS, FULL_MEDIAN, FULL_NEAR, FULL_NS_MAX, FULL_OVERFLOWS, FULL_OVERFLOWS_JOIN,
-    FULL_OVERFLOWS_MAX, FULL_QUICK_BELOW, FULL_QUICK_DOUBLINGS, FULL_QUICK_ECHOES,
-    FULL_SHARE_HEAVY, FULL_SHARE_LOST, FULL_STEP, FULL_TALLY, FULL_TALLY_LEAST, FULL_TARGET_LEAST,
-    FULL_TARGET_MOST, FULL_TARGETS, FULL_TURN_NS, FULL_WATCH_SPANS, FULL_WINDOW, PACKETS_TRUSTED,
+    CUT_MAX, FULL_AT, FULL_CALM_ROUNDS, FULL_CUT, FULL_DOUBTS_MAX, FULL_FLAT, FULL_FORGET_SPANS,
+    FULL_HALVINGS_MAX, FULL_JOIN_SPANS, FULL_LEARN, FULL_LOST_HEAVY, FULL_LOST_LEAST, FULL_LOW,
+    FULL_LOW_ROUNDS, FULL_LOW_SPANS, FULL_MEDIAN, FULL_NEAR, FULL_NS_MAX, FULL_NS_MIN,
+    FULL_OVERFLOWS, FULL_OVERFLOWS_JOIN, FULL_OVERFLOWS_MAX, FULL_QUICK_BELOW,
+    FULL_QUICK_DOUBLINGS, FULL_QUICK_ECHOES, FULL_SHARE_HEAVY, FULL_SHARE_LOST, FULL_STEP,
+    FULL_TALLY, FULL_TALLY_LEAST, FULL_TARGET_LEAST, FULL_TARGET_MOST, FULL_TARGETS, FULL_TURN_NS,
+    FULL_WATCH_SPANS, FULL_WINDOW, PACKETS_TRUSTED,
 };
 
 /// One packet, in units of the window.
@@ -52,6 +53,8 @@ pub(super) struct FullQueue {
     window: u64,
     /// Rounds in a row with a queue far below the target.
     below_rounds: u8,
+    /// Rounds in a row at the delay of the full buffer without a loss.
+    calm_rounds: u8,
     /// Largest delays of the last overflows, and how many the first one sums up.
     fulls: [u32; 2],
     /// See [`Self::fulls`].
@@ -277,7 +280,7 @@ impl FullQueue {
         // The largest of the last overflows: all senders have to find the same.
         let delay_ns = peak.most_ns;
         let beyond_noise = u64::from(delay_ns) > FULL_TARGETS.of(link.target_ns)
-            && u64::from(delay_ns) <= FULL_NS_MAX;
+            && (FULL_NS_MIN..=FULL_NS_MAX).contains(&u64::from(delay_ns));
         let agrees = beyond_noise && most >= FULL_NEAR.of(full) && median >= FULL_MEDIAN.of(full);
         let now = self.fulls[0].max(delay_ns);
         self.fulls[0] = now;
@@ -305,6 +308,10 @@ impl FullQueue {
             self.low_ns = if low { self.low_ns.saturating_add(ns32(round.ns)) } else { 0 };
             self.low_rounds = if low { self.low_rounds.saturating_add(1) } else { 0 };
         }
+        // A full buffer drops something.
+        let calm = round.missing == 0 && round.queue_ns.is_some_and(|q| q >= FULL_AT.of(full));
+        self.calm_rounds = if calm { self.calm_rounds.saturating_add(1) } else { 0 };
+        let refuted = refuted || (self.in_force && self.calm_rounds >= FULL_CALM_ROUNDS);
         let spans = if self.in_force { FULL_LOW_SPANS } else { FULL_FORGET_SPANS };
         let empty_ns = spans * (link.base_ns + full);
         let empty = self.low_rounds >= FULL_LOW_ROUNDS && u64::from(self.low_ns) >= empty_ns;
