@@ -23,6 +23,8 @@ const WORLDS: u64 = 1_000;
 
 /// Minutes of fresh seeds in the gate.
 const MINUTES: u64 = 2;
+/// Compiler's option for a build with planted bugs.
+const PLANTED: &str = "--cfg planted_bugs";
 /// A text that every program with planted bugs contains; split so that this program does not.
 const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
 
@@ -39,6 +41,12 @@ pub fn gate() -> Result {
     all(MINUTES)
 }
 
+/// Builds the programs that the gate runs.
+pub fn prebuild() -> Result {
+    build(None)?;
+    build(Some(PLANTED)).map(|_| ())
+}
+
 fn all(minutes: u64) -> Result {
     let commit = commit()?;
     let program = build(None)?;
@@ -48,7 +56,7 @@ fn all(minutes: u64) -> Result {
     // A range without the seeds of the tests and of the kill table.
     let first = (commit >> 24).to_string();
     check(&["--first", &first, "--minutes", &minutes.to_string()])?;
-    let planted = build(Some("--cfg planted_bugs"))?;
+    let planted = build(Some(PLANTED))?;
     let tool = tools::build_release("srd-cli", "srd")?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;

@@ -2,7 +2,7 @@
 
 use crate::{
     Result, args::Args, check, demo, fuzz, instructions, lab, package, paper_map, report, steps,
-    suites, tidy,
+    suites, tidy, tools, verbs,
 };
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,16 @@ pub fn run(args: &mut Args) -> Result {
     }
     print_table(&table);
     error.map_or(Ok(()), Err)
+}
+
+/// `prebuild`: builds the programs of the steps after the tests. Half of the time of the tests is
+/// spent waiting, so that a run of this command beside them, at the lowest priority, costs little.
+pub fn prebuild() -> Result {
+    tools::build_release("srd-cli", "srd")?;
+    verbs::build(None)?;
+    check::prebuild()?;
+    instructions::prebuild()?;
+    fuzz::prebuild()
 }
 
 fn print_table(table: &[(&str, Outcome)]) {

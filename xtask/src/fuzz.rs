@@ -11,7 +11,7 @@ use crate::{
     process::{self, cargo, command, run},
     tools,
 };
-use std::fs;
+use std::{fs, path::PathBuf};
 use toml::de::DeTable;
 
 /// The flags of cargo-fuzz, without the sanitizer.
@@ -36,15 +36,26 @@ pub fn all(seconds: u64) -> Result {
 
 /// The gate's run: parsing of received packets, and a short run of the fault checker's worlds.
 pub fn gate() -> Result {
-    let targets = [("wire_parse".into(), 30), ("world".into(), 15)];
-    run_targets(&targets, &["--no-default-features"])
+    run_targets(&gate_targets(), GATE_FEATURES)
 }
 
-/// Builds these targets and runs each for its seconds.
-fn run_targets(targets: &[(String, u64)], features: &[&str]) -> Result {
+/// Builds the programs that the gate runs.
+pub fn prebuild() -> Result {
+    build(&gate_targets(), GATE_FEATURES, nightly_is_there()).map(|_| ())
+}
+
+/// Without the targets that need the libraries for ciphers.
+const GATE_FEATURES: &[&str] = &["--no-default-features"];
+
+/// Targets of the gate with their seconds.
+fn gate_targets() -> [(String, u64); 2] {
+    [("wire_parse".into(), 30), ("world".into(), 15)]
+}
+
+/// Builds these targets; returns the folder of the programs.
+fn build(targets: &[(String, u64)], features: &[&str], sanitizer: bool) -> Result<PathBuf> {
     tools::ensure(&["c++"])?;
     let host = tools::host()?;
-    let sanitizer = nightly_is_there();
     let folder = if sanitizer { "fuzz-asan" } else { "fuzz" };
     let built = process::target_dir().join(folder);
     let what = ["build", "--release", "--manifest-path", "fuzz/Cargo.toml"];
@@ -67,6 +78,13 @@ fn run_targets(targets: &[(String, u64)], features: &[&str]) -> Result {
         flags.push_str(" -Zsanitizer=address");
     }
     run(build.env("RUSTFLAGS", flags))?;
+    Ok(built.join(&host).join("release"))
+}
+
+/// Builds these targets and runs each for its seconds.
+fn run_targets(targets: &[(String, u64)], features: &[&str]) -> Result {
+    let sanitizer = nightly_is_there();
+    let programs = build(targets, features, sanitizer)?;
     for (target, seconds) in targets {
         let corpus = format!("fuzz/corpus/{target}");
         let artifacts = format!("fuzz/artifacts/{target}/");
@@ -74,7 +92,7 @@ fn run_targets(targets: &[(String, u64)], features: &[&str]) -> Result {
             fs::create_dir_all(process::root().join(folder))
                 .map_err(|e| format!("cannot make folder {folder}: {e}"))?;
         }
-        let program = built.join(&host).join("release").join(target);
+        let program = programs.join(target);
         let mut c = command(&program.to_string_lossy(), &[&corpus]);
         let seeds = format!("fuzz/seeds/{target}");
         if process::root().join(&seeds).is_dir() {

@@ -70,6 +70,11 @@ pub fn compare(update: bool) -> Result {
         .into())
 }
 
+/// Builds the programs that the gate runs.
+pub fn prebuild() -> Result {
+    PROGRAMS.iter().try_for_each(|name| build(name).map(|_| ()))
+}
+
 /// Builds a program as it is shipped, whatever the environment says of the release profile.
 fn build(name: &str) -> Result<String> {
     let mut c = cargo(&["build", "--release", "-p", "srd-bench", "--bin", name]);

@@ -24,6 +24,7 @@ cargo xtask COMMAND [OPTIONS]      (or ./x COMMAND, which first looks for a C co
 
 Checks
   ci [--skip STEP]...          all checks below in order, with a table; stops at the first failure
+  prebuild                     build what the steps after `test` run (`.ci/run`: beside the tests)
   fmt [--check]                format the code, or only say what is not formatted
   lint                         clippy and rustdoc, every warning an error
   tidy                         house rules: lengths, layers, unsafe, links, banned words
@@ -48,9 +49,10 @@ Runs
   demo --copy [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
-  acceptance [--short] [--sealed] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-             [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR]
-             [--fabtests-bin DIR]
+  acceptance [--short | --all] [--sealed] [--update] [--only WORD] [--srd PROGRAM]
+             [--verbs DIR] [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR]
+             [--efa-wheel DIR] [--mooncake DIR] [--nixl DIR] [--oneccl DIR] [--jax DIR]
+             [--mpich DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
                                namespaces; --update writes docs/compatibility.md; --sealed: with a
                                key file, and what the spines forward is captured. The suites of
@@ -110,6 +112,7 @@ fn dispatch(args: &mut Args) -> Result {
     }
     match command.as_str() {
         "ci" => ci::run(args),
+        "prebuild" => args.end().and_then(|()| ci::prebuild()),
         "fmt" => steps::fmt(args),
         "lockfile" => args.end().and_then(|()| steps::lockfile()),
         "lint" => args.end().and_then(|()| steps::lint()),

@@ -4,15 +4,15 @@
 #![forbid(unsafe_code)]
 
 use srd::{
-    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, QpInit,
-    QueuePair, RecvWr, SendWr, WorkCompletion,
+    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, QKey,
+    QpInit, QueuePair, RecvWr, SendWr, WorkCompletion,
 };
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-const QKEY: u32 = 0x11;
+const QKEY: QKey = QKey(0x11);
 const BYTES: usize = 64;
 /// Depth of each queue, and messages outstanding in a flow.
 const DEPTH: u32 = 512;

@@ -1,6 +1,13 @@
 /* Two devices in one process exchange messages, then one writes into the other's memory.
  *
- *   cc -Iinclude examples/pingpong.c -o pingpong -lsrd_c && ./pingpong [ROUNDS]
+ *   cc pingpong.c $(pkg-config --cflags --libs srd) -o pingpong && ./pingpong [ROUNDS]
+ *
+ * where software SRD is installed (docs/install.md says how, and how pkg-config finds it). In a
+ * checkout nothing need be installed:
+ *
+ *   cargo build --release -p srd-c
+ *   cc -Ibindings/c/include bindings/c/examples/pingpong.c target/release/libsrd_c.a \
+ *      -lm -lgcc_s -o pingpong && ./pingpong [ROUNDS]
  *
  * Two processes on two hosts differ from this only in that each opens one device and that they
  * tell each other address, queue pair number, and (for RDMA) memory address and key.

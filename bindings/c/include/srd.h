@@ -101,24 +101,41 @@ enum srd_wc_opcode {
     SRD_WC_OPCODE_RECV_RDMA_IMM = 129,
 };
 
-// How a work request ended: EFA's numbers.
+// How a work request ended: EFA's numbers. srd_status_text says each in words.
 enum srd_wc_status {
+    // Success.
     SRD_WC_STATUS_OK = 0,
+    // The queue pair went to ERR; it may have been executed. Reset or recreate the queue pair.
     SRD_WC_STATUS_FLUSHED = 1,
+    // The device has failed by an error in this software. Open another one.
     SRD_WC_STATUS_LOCAL_QP_INTERNAL_ERROR = 2,
+    // The engine refuses the operation; no case is known.
     SRD_WC_STATUS_LOCAL_UNSUPPORTED_OP = 3,
+    // The address handle was destroyed before the end. Keep it until the completion.
     SRD_WC_STATUS_LOCAL_INVALID_AH = 4,
+    // A memory region was deregistered before the end. Keep it until the completion.
     SRD_WC_STATUS_LOCAL_INVALID_LKEY = 5,
+    // Longer than the MTU agreed with this peer, or than the path carries now. Send less.
     SRD_WC_STATUS_LOCAL_BAD_LENGTH = 6,
+    // RDMA: the peer has no such region, or not that range or access right.
     SRD_WC_STATUS_REMOTE_BAD_ADDRESS = 7,
+    // The peer restarted or shut down; it may have been executed, once at most.
     SRD_WC_STATUS_REMOTE_ABORT = 8,
+    // The peer has no such queue pair, or it is not ready, or the Q_Key differs.
     SRD_WC_STATUS_REMOTE_BAD_DEST_QPN = 9,
+    // The peer had no receive posted in time. Post more there, or raise rnr_retry.
     SRD_WC_STATUS_REMOTE_RNR = 10,
+    // The receive posted at the peer is shorter than the message. Post larger ones.
     SRD_WC_STATUS_REMOTE_BAD_LENGTH = 11,
+    // The peer gave an invalid answer. Check the version that runs there.
     SRD_WC_STATUS_REMOTE_BAD_STATUS = 12,
+    // The peer answered before, but has been silent for 5 s; it may have been executed.
     SRD_WC_STATUS_LOCAL_UNRESP_REMOTE = 13,
+    // RDMA: the peer has no address handle for this host. It must create one and keep it.
     SRD_WC_STATUS_REMOTE_UNKNOWN_PEER = 14,
+    // The peer has never answered: not running, wrong address, or a firewall.
     SRD_WC_STATUS_LOCAL_UNREACH_REMOTE = 15,
+    // The peer does not offer the operation.
     SRD_WC_STATUS_REMOTE_FEATURE_MISMATCH = 18,
 };
 

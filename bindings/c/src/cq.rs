@@ -18,26 +18,42 @@ pub struct srd_cq(pub(crate) srd::CompletionQueue);
 /// A completion channel.
 pub struct srd_channel(srd::CompletionChannel);
 
-/// How a work request ended: EFA's numbers.
+/// How a work request ended: EFA's numbers. srd_status_text says each in words.
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are EFA's; srd_status_text explains each")]
 pub enum srd_wc_status {
+    /// Success.
     Ok = 0,
+    /// The queue pair went to ERR; it may have been executed. Reset or recreate the queue pair.
     Flushed = 1,
+    /// The device has failed by an error in this software. Open another one.
     LocalQpInternalError = 2,
+    /// The engine refuses the operation; no case is known.
     LocalUnsupportedOp = 3,
+    /// The address handle was destroyed before the end. Keep it until the completion.
     LocalInvalidAh = 4,
+    /// A memory region was deregistered before the end. Keep it until the completion.
     LocalInvalidLkey = 5,
+    /// Longer than the MTU agreed with this peer, or than the path carries now. Send less.
     LocalBadLength = 6,
+    /// RDMA: the peer has no such region, or not that range or access right.
     RemoteBadAddress = 7,
+    /// The peer restarted or shut down; it may have been executed, once at most.
     RemoteAbort = 8,
+    /// The peer has no such queue pair, or it is not ready, or the Q_Key differs.
     RemoteBadDestQpn = 9,
+    /// The peer had no receive posted in time. Post more there, or raise rnr_retry.
     RemoteRnr = 10,
+    /// The receive posted at the peer is shorter than the message. Post larger ones.
     RemoteBadLength = 11,
+    /// The peer gave an invalid answer. Check the version that runs there.
     RemoteBadStatus = 12,
+    /// The peer answered before, but has been silent for 5 s; it may have been executed.
     LocalUnrespRemote = 13,
+    /// RDMA: the peer has no address handle for this host. It must create one and keep it.
     RemoteUnknownPeer = 14,
+    /// The peer has never answered: not running, wrong address, or a firewall.
     LocalUnreachRemote = 15,
+    /// The peer does not offer the operation.
     RemoteFeatureMismatch = 18,
 }
 
@@ -285,20 +301,20 @@ pub extern "C" fn srd_status_text(status: u32) -> *const c_char {
     }
     let text: &'static str = words! {
         Ok: "success";
-        Flushed: "flushed: the queue pair went to the error state";
+        Flushed: "flushed: the queue pair went to the error state; reset it or make another";
         LocalQpInternalError: "local error inside the queue pair";
         LocalUnsupportedOp: "the queue pair does not support the operation";
-        LocalInvalidAh: "the address handle was destroyed";
-        LocalInvalidLkey: "the local memory region was deregistered";
+        LocalInvalidAh: "the address handle was destroyed; keep it until the completion";
+        LocalInvalidLkey: "the local memory region was deregistered; keep it until the completion";
         LocalBadLength: "longer than the operation allows";
         RemoteBadAddress: "the peer refused the rkey: unknown, out of bounds or no such access";
         RemoteAbort: "the peer was restarted or reset";
         RemoteBadDestQpn: "the peer has no such queue pair, or the Q_Key is wrong";
         RemoteRnr: "the peer had no receive posted in time";
-        RemoteBadLength: "the peer's posted receive is too short";
+        RemoteBadLength: "the receive posted at the peer is too short; post larger ones";
         RemoteBadStatus: "the peer sent an invalid answer";
         LocalUnrespRemote: "the peer answered before, but is silent now";
-        RemoteUnknownPeer: "the peer has no address handle for this host (needed for RDMA)";
+        RemoteUnknownPeer: "the peer has no address handle for this host: create one there";
         LocalUnreachRemote: "the peer never answered";
         RemoteFeatureMismatch: "the peer does not offer the operation";
     };

@@ -5,6 +5,7 @@ use crate::{
     fail::{Fail, run},
     handle::{at, give, take},
 };
+use srd::Access;
 use std::ffi::{c_int, c_void};
 
 /// A registered memory region.
@@ -21,8 +22,9 @@ pub enum srd_access {
     RemoteRead = 4,
 }
 
-fn access_bits(access: u32) -> Result<u8, Fail> {
-    u8::try_from(access).map_err(|_| Fail::invalid("unknown access right"))
+fn access_of(access: u32) -> Result<Access, Fail> {
+    let known = u8::try_from(access).ok().and_then(Access::from_bits);
+    known.ok_or_else(|| Fail::invalid("unknown access right"))
 }
 
 /// Registers `len` bytes at `addr`, which must stay valid until srd_mr_deregister has returned.
@@ -38,7 +40,7 @@ pub unsafe extern "C" fn srd_mr_register(
         // SAFETY: the contract of the header.
         let pd = unsafe { at(pd, "the protection domain") }?;
         // SAFETY: the caller keeps the memory valid, as said above.
-        let new = unsafe { pd.0.mr_register(addr.cast(), len, access_bits(access)?) }?;
+        let new = unsafe { pd.0.mr_register(addr.cast(), len, access_of(access)?) }?;
         // SAFETY: as above.
         unsafe { give(mr, srd_mr(new)) }?;
         Ok(0)
@@ -59,7 +61,7 @@ pub unsafe extern "C" fn srd_mr_register_iova(
         // SAFETY: the contract of the header.
         let pd = unsafe { at(pd, "the protection domain") }?;
         // SAFETY: the caller keeps the memory valid, as said above.
-        let new = unsafe { pd.0.mr_register_at(addr.cast(), len, iova, access_bits(access)?) }?;
+        let new = unsafe { pd.0.mr_register_at(addr.cast(), len, iova, access_of(access)?) }?;
         // SAFETY: as above.
         unsafe { give(mr, srd_mr(new)) }?;
         Ok(0)
@@ -70,7 +72,7 @@ pub unsafe extern "C" fn srd_mr_register_iova(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn srd_mr_key(mr: *const srd_mr) -> u32 {
     // SAFETY: the contract of the header.
-    unsafe { mr.as_ref() }.map_or(0, |m| m.0.lkey())
+    unsafe { mr.as_ref() }.map_or(0, |m| m.0.lkey().0)
 }
 
 /// Deregisters a region. When this returns, the device touches the memory no more; outstanding

@@ -6,7 +6,7 @@ use crate::{
     fail::{Fail, run},
     handle::{at, give, put, slice, take},
 };
-use srd::{Data, QpInit, QpModify, QpState, QpType, Qpn, RecvWr, SendWr, Sge};
+use srd::{Data, LKey, QKey, QpInit, QpModify, QpState, QpType, Qpn, RKey, RecvWr, SendWr, Sge};
 use std::ffi::{c_int, c_void};
 
 /// A queue pair.
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn srd_qp_activate(qp: *const srd_qp, qkey: u32, rnr_retry
     run(|| {
         // SAFETY: the contract of the header.
         let qp = &unsafe { at(qp, "the queue pair") }?.0;
-        qp.activate_with(qkey, retries(rnr_retry)?)?;
+        qp.activate_with(QKey(qkey), retries(rnr_retry)?)?;
         Ok(0)
     })
 }
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn srd_qp_modify(
             });
         }
         if mask & srd_qp_mask::Qkey as u32 != 0 {
-            change.qkey = Some(attr.qkey);
+            change.qkey = Some(QKey(attr.qkey));
         }
         if mask & srd_qp_mask::RnrRetry as u32 != 0 {
             change.rnr_retry = Some(retries(attr.rnr_retry)?);
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn srd_qp_query(qp: *const srd_qp, attr: *mut srd_qp_attr)
             QpState::Err => srd_qp_state::Err,
         };
         let value =
-            srd_qp_attr { state: state as u32, qkey: a.qkey, rnr_retry: a.rnr_retry.into() };
+            srd_qp_attr { state: state as u32, qkey: a.qkey.0, rnr_retry: a.rnr_retry.into() };
         // SAFETY: as above.
         unsafe { put(attr, value) }?;
         Ok(0)
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn srd_qp_query(qp: *const srd_qp, attr: *mut srd_qp_attr)
 fn list(from: &[srd_sge]) -> ([Sge; SGES_MAX], usize) {
     let mut to = [Sge::default(); SGES_MAX];
     for (to, s) in to.iter_mut().zip(from) {
-        *to = Sge { addr: s.addr, len: s.len, lkey: s.lkey };
+        *to = Sge { addr: s.addr, len: s.len, lkey: LKey(s.lkey) };
     }
     (to, from.len().min(SGES_MAX))
 }
@@ -339,9 +339,9 @@ pub unsafe extern "C" fn srd_qp_post_send(qp: *const srd_qp, wr: *const srd_send
             op,
             ah,
             dst_qpn: Qpn(wr.dst_qpn),
-            qkey: wr.qkey,
+            qkey: QKey(wr.qkey),
             data,
-            rkey: wr.rkey,
+            rkey: RKey(wr.rkey),
             raddr: wr.raddr,
             imm: wr.imm,
         })?;

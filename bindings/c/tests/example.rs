@@ -47,3 +47,22 @@ fn the_example_compiles_cleanly_and_runs() {
     assert!(out.contains("200 round trips"), "{out}{err}");
     assert!(out.contains("wrote 1048576 bytes"), "{out}{err}");
 }
+
+/// The lines of the example's own comment, for a checkout.
+#[test]
+fn the_example_is_built_by_the_line_in_its_comment() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("bindings/c/examples/pingpong.c")).unwrap();
+    let lines = text.lines().skip_while(|line| !line.starts_with(" *   cc -I"));
+    let lines = lines.take_while(|line| line.starts_with(" *   ")).map(|line| &line[2..]);
+    let (library, program) = (library(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("by-line"));
+    let line = lines.collect::<Vec<_>>().join("\n");
+    let (compile, start) = line.split_once("&&").expect("compile and start");
+    let compile = compile
+        .replace("target/release/libsrd_c.a", &library.display().to_string())
+        .replace("-o pingpong", &format!("-o {}", program.display()));
+    assert_eq!(start.trim(), "./pingpong [ROUNDS]");
+    let compiled = Command::new("sh").args(["-c", &compile]).current_dir(&root).output().unwrap();
+    assert!(compiled.status.success(), "{compile}\n{}", String::from_utf8_lossy(&compiled.stderr));
+    assert!(Command::new(&program).arg("10").status().unwrap().success());
+}

@@ -67,6 +67,7 @@ impl Entry {
             node_guid: entry.guid(),
             gid: srd::gid_from_ip(ip),
             fw_ver: FW_VER,
+            pci: settings().pci,
         };
         if let Err(e) = sysfs::write(&shown) {
             let root = sysfs::root().display();

@@ -8,9 +8,10 @@ use crate::{
     },
     context::{Context, RQ_DEPTH_MAX, SQ_DEPTH_MAX},
     num::{
-        EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID, EFADV_DEVICE_ATTR_CAPS_RDMA_READ,
-        EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE, EFADV_DEVICE_ATTR_CAPS_RNR_RETRY,
-        EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV, EFADV_SQ_DEPTH_ATTR_INLINE_WRITE,
+        EFADV_DEVICE_ATTR_CAPS_COMP_CNTR, EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID,
+        EFADV_DEVICE_ATTR_CAPS_RDMA_READ, EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE,
+        EFADV_DEVICE_ATTR_CAPS_RNR_RETRY, EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV,
+        EFADV_SQ_DEPTH_ATTR_INLINE_WRITE,
     },
     pd::Ah,
     tail::{read_tail, write_tail},
@@ -62,7 +63,8 @@ fn caps_of(attr: &DeviceAttr) -> u32 {
         (caps::UNSOLICITED_WRITE_RECV, EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV),
     ];
     let has = MAP.iter().filter(|(own, _)| attr.device_caps & own != 0);
-    has.fold(0, |sum, (_, theirs)| sum | *theirs as u32)
+    let counts = EFADV_DEVICE_ATTR_CAPS_COMP_CNTR as u32;
+    has.fold(counts, |sum, (_, theirs)| sum | *theirs as u32)
 }
 
 /// # Safety

@@ -12,6 +12,7 @@
 
 pub mod abi;
 mod channel;
+pub mod comp_cntr;
 mod context;
 mod cq;
 mod cq_ex;

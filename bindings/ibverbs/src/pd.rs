@@ -269,7 +269,15 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
         Ok(region) => {
             let (lkey, rkey) = (region.lkey(), region.rkey());
             let context = domain.base.context;
-            let base = ibv_mr { context, pd, addr, length, handle: next_handle(), lkey, rkey };
+            let base = ibv_mr {
+                context,
+                pd,
+                addr,
+                length,
+                handle: next_handle(),
+                lkey: lkey.0,
+                rkey: rkey.0,
+            };
             domain.refer();
             Box::into_raw(Box::new(Mr { base, _region: region })).cast()
         }
@@ -305,14 +313,14 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
 }
 
 /// Access rights of the device. Optional ones that it does not support are ignored.
-fn access_of(access: c_uint) -> Result<u8, i32> {
-    const MAP: [(i64, u8); 3] = [
+fn access_of(access: c_uint) -> Result<Access, i32> {
+    const MAP: [(i64, Access); 3] = [
         (IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
         (IBV_ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
         (IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
     ];
     let mut left = i64::from(access) & !IBV_ACCESS_OPTIONAL_RANGE;
-    let mut rights = 0;
+    let mut rights = Access::NONE;
     for (bit, right) in MAP {
         if left & bit != 0 {
             (left, rights) = (left & !bit, rights | right);
@@ -465,7 +473,7 @@ mod tests {
 
     #[test]
     fn rights_are_translated_and_unknown_ones_refused() {
-        assert_eq!(access_of(0), Ok(0));
+        assert_eq!(access_of(0), Ok(Access::NONE));
         assert_eq!(
             access_of(7),
             Ok(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)

@@ -109,6 +109,7 @@ impl Silent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srd::QKey;
 
     #[test]
     fn each_peer_is_told_of_once_and_not_too_many() {
@@ -141,9 +142,9 @@ mod tests {
         let device = srd::Device::open(config).unwrap();
         let (pd, cq) = (device.pd_create().unwrap(), device.cq_create(8).unwrap());
         let qp = pd.qp_create(&srd::QpInit::srd(&cq, &cq)).unwrap();
-        qp.activate(1).unwrap();
+        qp.activate(QKey(1)).unwrap();
         let nowhere = pd.ah_create([127, 99, 98, 97].into()).unwrap();
-        qp.post_send(&srd::SendWr::send(1, &nowhere, srd::Qpn(0xff00), 1)).unwrap();
+        qp.post_send(&srd::SendWr::send(1, &nowhere, srd::Qpn(0xff00), QKey(1))).unwrap();
         let wc = cq.wait(std::time::Duration::from_secs(60)).unwrap().expect("an end");
         assert!(!wc.is_ok());
         let told = seen.lock().unwrap().iter().any(

@@ -25,7 +25,7 @@ use crate::{
     wr::{self, Session},
 };
 use libc::c_int;
-use srd::{QpInit, QpModify, QpState, QpType, QueuePair};
+use srd::{QKey, QpInit, QpModify, QpState, QpType, QueuePair};
 use srd_guard::guarded;
 use std::{
     cell::UnsafeCell,
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     }
     let change = QpModify {
         state: (to != from || matches!(to, QpState::Reset | QpState::Err)).then_some(to),
-        qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
+        qkey: has(IBV_QP_QKEY).then_some(QKey(attr.qkey)),
         rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry),
     };
     if let Err(e) = this.qp.modify(change) {
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     let of = ibv_qp_attr {
         qp_state: state,
         cur_qp_state: state,
-        qkey: now.qkey,
+        qkey: now.qkey.0,
         sq_psn: this.sq_psn.load(Ordering::Relaxed),
         cap: this.cap,
         port_num: 1,

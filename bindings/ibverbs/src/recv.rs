@@ -7,7 +7,7 @@ use crate::{
     wr::post_list,
 };
 use libc::c_int;
-use srd::{Faults, PostError, RECV_SGES_MAX, RecvWr, Sge};
+use srd::{Faults, LKey, PostError, RECV_SGES_MAX, RecvWr, Sge};
 use srd_guard::guarded;
 use std::slice;
 
@@ -44,7 +44,7 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_recv_wr) -> Result<(), c_int> {
         // SAFETY: not null, hence `n` entries, which are no more than the queue pair takes.
         let list: &[ibv_sge] = unsafe { slice::from_raw_parts(wr.sg_list, n) };
         for (to, from) in sges.iter_mut().zip(list) {
-            *to = Sge { addr: from.addr, len: from.length, lkey: from.lkey };
+            *to = Sge { addr: from.addr, len: from.length, lkey: LKey(from.lkey) };
         }
     }
     let wr = RecvWr { wr_id: wr.wr_id, sges: &sges[..n] };

@@ -47,6 +47,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_PORT_BASE", "first of the engines' 256 UDP ports; must be the same on all hosts"),
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
     ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),
+    ("SRD_PCI", "none: devices report the PCI address 0000:00:00.0 (default: an existing one)"),
     ("SRD_STATS_DIR", "folder to which each process writes its statistics at exit"),
     ("SRD_LOG", "what is logged: off, error, warn, info or debug (default off)"),
     ("SRD_LOG_FILE", "file that the log is appended to (default: standard error)"),
@@ -67,6 +68,8 @@ pub(crate) struct Settings {
     pub port_base: Option<u16>,
     pub vendor_id: u32,
     pub part_id: u32,
+    /// Whether devices report the PCI address of an existing device, if there is one.
+    pub pci: bool,
 }
 
 /// The settings, parsed once.
@@ -101,6 +104,7 @@ pub(crate) fn settings() -> &'static Settings {
             port_base: one("SRD_PORT_BASE", str::parse),
             vendor_id: one("SRD_VENDOR_ID", number).unwrap_or(NO_ID),
             part_id: one("SRD_PART_ID", number).unwrap_or(NO_ID),
+            pci: one("SRD_PCI", none_of_pci).is_none(),
         }
     })
 }
@@ -196,6 +200,10 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
         "off" => Ok(false),
         _ => Err("it must be on or off"),
     }
+}
+
+fn none_of_pci(text: &str) -> Result<(), &'static str> {
+    if text == "none" { Ok(()) } else { Err("it must be none") }
 }
 
 fn path_policy(text: &str) -> Result<PathPolicy, &'static str> {

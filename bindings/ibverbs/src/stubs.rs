@@ -42,9 +42,6 @@ number! {
     ibv_query_ece ibv_set_ece
     ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
     ibv_resolve_eth_l2_from_gid
-    ibv_destroy_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr
-    ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr
-    ibv_qp_attach_comp_cntr _ibv_query_comp_cntr_caps
     srd_efadv_query_qp_wqs srd_efadv_query_cq
 }
 
@@ -53,7 +50,6 @@ object! {
     ibv_import_device ibv_import_pd ibv_import_mr ibv_import_dm
     ibv_reg_dmabuf_mr ibv_alloc_dmah
     ibv_alloc_buf ibv_reg_buf_mr
-    ibv_create_comp_cntr srd_efadv_create_comp_cntr
 }
 
 nothing! {

@@ -2,7 +2,8 @@
 //!
 //! libfabric reads the version of the verbs interface, and a PCI address with a driver; hwloc (in
 //! MPI libraries) must know that PCI device. Therefore a real one of this host is named if
-//! possible: the interface's, else any with a driver.
+//! possible: the interface's, else any with a driver. MPICH from 5.0.1 on does not ask hwloc about
+//! the address 0000:00:00.0, which is named if the user wants no PCI device (`SRD_PCI=none`).
 
 use std::{
     ffi::OsString,
@@ -34,6 +35,8 @@ pub(crate) struct Entry<'a> {
     pub node_guid: u64,
     pub gid: [u8; 16],
     pub fw_ver: &'a str,
+    /// Whether to name a PCI device of this host, if there is one.
+    pub pci: bool,
 }
 
 /// Beginning of the trees' names.
@@ -43,8 +46,8 @@ const LOCK: &str = ".lock";
 /// Attempts to use a tree that another process removes meanwhile.
 const TRIES: u32 = 16;
 
-/// Variables that decide which devices there are, and how they are called.
-const DEVICE_VARIABLES: [&str; 3] = ["SRD_INTERFACE", "SRD_IP", "SRD_DEVICE_NAME"];
+/// Variables that decide which devices there are, and what the tree says about them.
+const DEVICE_VARIABLES: [&str; 4] = ["SRD_INTERFACE", "SRD_IP", "SRD_DEVICE_NAME", "SRD_PCI"];
 
 /// Root of the tree. If the variable is already set, its tree is used, unless it is one of these
 /// trees: that of a parent process may describe other devices.
@@ -236,10 +239,9 @@ pub(crate) fn write(entry: &Entry<'_>) -> io::Result<()> {
         if fs::symlink_metadata(&device).is_ok() {
             continue;
         }
-        match pci_of(entry.interface) {
-            Some(real) => link(&real, &device)?,
-            None => link(&made_up(root)?, &device)?,
-        }
+        let real = if entry.pci { pci_of(entry.interface) } else { None };
+        let place = real.map_or_else(|| made_up(root), Ok)?;
+        link(&place, &device)?;
     }
     Ok(())
 }
@@ -295,7 +297,7 @@ fn is_pci_address(path: &Path) -> bool {
     parts == [4, 2, 2, 1] && name.chars().all(|c| c.is_ascii_hexdigit() || ":.".contains(c))
 }
 
-/// A PCI device for a host without one.
+/// A PCI device for a host without one, or for programs that need none.
 fn made_up(root: &Path) -> io::Result<PathBuf> {
     let driver = root.join("bus/pci/drivers/srd");
     fs::create_dir_all(&driver)?;
@@ -370,14 +372,15 @@ mod tests {
 
     #[test]
     fn processes_share_a_tree_if_they_have_the_same_devices() {
-        let suffix = |values: [&str; 3]| {
+        let suffix = |values: [&str; 4]| {
             device_suffix(&values.map(|v| (!v.is_empty()).then(|| OsString::from(v))))
         };
-        assert_eq!(suffix(["", "", ""]), "");
-        assert_eq!(suffix(["e0", "", ""]), suffix(["e0", "", ""]));
-        assert_ne!(suffix(["e0", "", ""]), suffix(["e1", "", ""]));
-        assert_ne!(suffix(["e0", "", ""]), suffix(["", "e0", ""]));
-        let own = base().join(shared_name() + &suffix(["e0", "", ""]));
+        assert_eq!(suffix(["", "", "", ""]), "");
+        assert_eq!(suffix(["e0", "", "", ""]), suffix(["e0", "", "", ""]));
+        assert_ne!(suffix(["e0", "", "", ""]), suffix(["e1", "", "", ""]));
+        assert_ne!(suffix(["e0", "", "", ""]), suffix(["", "e0", "", ""]));
+        assert_ne!(suffix(["e0", "", "", ""]), suffix(["e0", "", "", "none"]));
+        let own = base().join(shared_name() + &suffix(["e0", "", "", ""]));
         assert!(is_shared(&own) && is_shared(&base().join(shared_name())));
         assert!(!is_shared(Path::new("/sys")) && !is_shared(&base().join(shared_name() + "0")));
     }

@@ -11,7 +11,8 @@ use crate::{
 };
 use libc::{c_int, c_uint, c_void, size_t};
 use srd::{
-    Data, Faults, INLINE_BYTES_MAX, Opcode, PostError, QpState, Qpn, SEND_SGES_MAX, SendWr, Sge,
+    Data, Faults, INLINE_BYTES_MAX, LKey, Opcode, PostError, QKey, QpState, Qpn, RKey,
+    SEND_SGES_MAX, SendWr, Sge,
 };
 use srd_guard::guarded;
 use std::{ptr, slice};
@@ -43,7 +44,7 @@ impl Local {
     fn sges_set(&mut self, list: &[ibv_sge]) -> Result<(), c_int> {
         let places = self.sges.get_mut(..list.len()).ok_or(libc::EINVAL)?;
         for (to, from) in places.iter_mut().zip(list) {
-            *to = Sge { addr: from.addr, len: from.length, lkey: from.lkey };
+            *to = Sge { addr: from.addr, len: from.length, lkey: LKey(from.lkey) };
         }
         (self.sges_len, self.inline) = (list.len(), false);
         Ok(())
@@ -100,9 +101,9 @@ impl Building {
             // SAFETY: required of the caller.
             ah: unsafe { &Ah::of(self.ah).ah },
             dst_qpn: Qpn(self.qpn),
-            qkey: self.qkey,
+            qkey: QKey(self.qkey),
             data: self.local.data(),
-            rkey: self.rkey,
+            rkey: RKey(self.rkey),
             raddr: self.raddr,
             imm: self.imm,
         }
@@ -459,7 +460,10 @@ unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64,
 #[guarded]
 unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
-    unsafe { session(qp) }.1.error = libc::EOPNOTSUPP;
+    let (_, session) = unsafe { session(qp) };
+    if session.error == 0 {
+        session.error = libc::EOPNOTSUPP;
+    }
 }
 
 /// # Safety

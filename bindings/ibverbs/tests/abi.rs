@@ -1,7 +1,7 @@
 //! Sizes, offsets and numbers of our own declarations, compared with the headers of the system by
 //! its C compiler.
 
-use srd_ibverbs::{abi, num};
+use srd_ibverbs::{abi, comp_cntr, num};
 use std::{
     fmt::Write as _,
     fs,
@@ -183,6 +183,55 @@ fn efadv(out: &mut String) {
     layout! { out, "struct efadv_cq", efadv_cq, Grown; comp_mask wc_read_sgid }
 }
 
+/// Completion counters, which rdma-core has since version 65.
+fn counters(out: &mut String) {
+    use comp_cntr::{
+        efadv_comp_cntr_init_attr, efadv_memory_location, ibv_comp_cntr, ibv_comp_cntr_caps,
+        ibv_comp_cntr_init_attr, ibv_qp_attach_comp_cntr_attr,
+    };
+    let c = "struct ibv_comp_cntr";
+    size(out, c, size_of::<ibv_comp_cntr>(), Size::Same);
+    field(out, c, "handle", offset_of!(ibv_comp_cntr, handle));
+    let c = "struct ibv_comp_cntr_init_attr";
+    size(out, c, size_of::<ibv_comp_cntr_init_attr>(), Size::Same);
+    field(out, c, "type", offset_of!(ibv_comp_cntr_init_attr, kind));
+    field(out, c, "flags", offset_of!(ibv_comp_cntr_init_attr, flags));
+    let c = "struct ibv_comp_cntr_caps";
+    size(out, c, size_of::<ibv_comp_cntr_caps>(), Size::Same);
+    field(out, c, "max_counters", offset_of!(ibv_comp_cntr_caps, max_counters));
+    let ops = offset_of!(ibv_comp_cntr_caps, supported_qp_attach_ops);
+    field(out, c, "supported_qp_attach_ops", ops);
+    let c = "struct ibv_qp_attach_comp_cntr_attr";
+    size(out, c, size_of::<ibv_qp_attach_comp_cntr_attr>(), Size::Same);
+    field(out, c, "op_mask", offset_of!(ibv_qp_attach_comp_cntr_attr, op_mask));
+    let c = "struct efadv_memory_location";
+    size(out, c, size_of::<efadv_memory_location>(), Size::Same);
+    field(out, c, "dmabuf.offset", offset_of!(efadv_memory_location, dmabuf_offset));
+    field(out, c, "dmabuf.fd", offset_of!(efadv_memory_location, dmabuf_fd));
+    field(out, c, "type", offset_of!(efadv_memory_location, kind));
+    let c = "struct efadv_comp_cntr_init_attr";
+    size(out, c, size_of::<efadv_comp_cntr_init_attr>(), Size::Same);
+    field(out, c, "flags", offset_of!(efadv_comp_cntr_init_attr, flags));
+    let completions = offset_of!(efadv_comp_cntr_init_attr, comp_cntr_ext_mem);
+    field(out, c, "comp_cntr_ext_mem", completions);
+    field(out, c, "err_cntr_ext_mem", offset_of!(efadv_comp_cntr_init_attr, err_cntr_ext_mem));
+}
+
+/// The sizes that the headers of rdma-core 65 give, for machines with older headers.
+#[test]
+fn structures_of_counters_have_their_sizes() {
+    use comp_cntr::{
+        efadv_comp_cntr_init_attr, efadv_memory_location, ibv_comp_cntr, ibv_comp_cntr_caps,
+        ibv_comp_cntr_init_attr, ibv_qp_attach_comp_cntr_attr,
+    };
+    assert_eq!(size_of::<ibv_comp_cntr>(), 16);
+    assert_eq!(size_of::<ibv_comp_cntr_init_attr>(), 12);
+    assert_eq!(size_of::<ibv_comp_cntr_caps>(), 16);
+    assert_eq!(size_of::<ibv_qp_attach_comp_cntr_attr>(), 8);
+    assert_eq!(size_of::<efadv_memory_location>(), 32);
+    assert_eq!(size_of::<efadv_comp_cntr_init_attr>(), 80);
+}
+
 fn has_header(name: &str) -> bool {
     Path::new("/usr/include/infiniband").join(name).is_file()
 }
@@ -208,6 +257,10 @@ fn declarations_are_those_of_the_headers() {
     let known: Vec<_> =
         num::EFADV_NEWER.iter().copied().filter(|(name, _)| header.contains(name)).collect();
     numbers(&mut c, &known);
+    if header.contains("efadv_create_comp_cntr") {
+        counters(&mut c);
+        numbers(&mut c, num::VERBS_NEWER);
+    }
     assert!(c.lines().count() > 300, "the list of asserts has shrunk");
     let folder = std::env::temp_dir().join(format!("srd-abi-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();

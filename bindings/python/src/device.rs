@@ -7,7 +7,7 @@ use crate::{
     region::Region,
 };
 use pyo3::prelude::*;
-use srd::{AddressHandle, DeviceConfig, ProtectionDomain, Qpn};
+use srd::{AddressHandle, DeviceConfig, PeerInfo, ProtectionDomain, QKey, Qpn};
 use std::net::IpAddr;
 
 /// A device of software SRD on an address of this host, with a thread of its own.
@@ -25,7 +25,7 @@ pub struct Peer {
     /// Its number.
     pub qpn: Qpn,
     /// Its Q_Key.
-    pub qkey: u32,
+    pub qkey: QKey,
 }
 
 #[pymethods]
@@ -111,15 +111,8 @@ impl Device {
                  side, as 10.0.0.1/258/1 (IP address, number, Q_Key)"
             ))
         };
-        let mut parts = address.split('/');
-        let (Some(ip), Some(qpn), Some(qkey), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(wrong());
-        };
-        let (qpn, qkey) = (qpn.parse().map_err(|_| wrong())?, qkey.parse().map_err(|_| wrong())?);
-        let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
-        Ok(Peer { ah: self.pd.ah_create(ip).map_err(self::device)?, qpn: Qpn(qpn), qkey })
+        let PeerInfo { ip, qpn, qkey } = address.parse().map_err(|_| wrong())?;
+        Ok(Peer { ah: self.pd.ah_create(ip).map_err(self::device)?, qpn, qkey })
     }
 
     /// Subscribes to the changes of all paths of the device, from now on; a device has 16

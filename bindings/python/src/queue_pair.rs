@@ -8,8 +8,8 @@ use crate::{
 };
 use pyo3::{exceptions::PyTimeoutError, prelude::*, pybacked::PyBackedBytes};
 use srd::{
-    CompletionChannel, CompletionQueue, CqInit, INLINE_BYTES_MAX, ProtectionDomain, QpInit, RecvWr,
-    SendWr, Sge, WorkCompletion,
+    CompletionChannel, CompletionQueue, CqInit, INLINE_BYTES_MAX, PeerInfo, ProtectionDomain, QKey,
+    QpInit, RKey, RecvWr, SendWr, Sge, WorkCompletion,
 };
 use std::{
     collections::HashMap,
@@ -54,7 +54,7 @@ impl QueuePair {
         (init.sq_depth, init.rq_depth) = (depth, depth);
         init.inline_bytes_max = INLINE_BYTES_MAX as u32;
         let qp = pd.qp_create(&init).map_err(device)?;
-        qp.activate(qkey).map_err(device)?;
+        qp.activate(QKey(qkey)).map_err(device)?;
         let (next_id, held) = (AtomicU64::new(1), Mutex::default());
         Ok(Self { qp, cq, channel, qkey, next_id, held })
     }
@@ -96,7 +96,7 @@ impl QueuePair {
                 "{nbytes} bytes from {remote_offset} on are beyond the peer's region of {len} bytes"
             )));
         }
-        let wr = wr.remote(address.wrapping_add(remote_offset as u64), rkey);
+        let wr = wr.remote(address.wrapping_add(remote_offset as u64), RKey(rkey));
         let pieces = [piece];
         self.posted(Some(region), |id| self.qp.post_send(&SendWr { wr_id: id, ..wr.sges(&pieces) }))
     }
@@ -113,7 +113,7 @@ impl QueuePair {
     /// What the other side gives to `Device.peer`.
     #[getter]
     fn address(&self) -> String {
-        format!("{}/{}/{}", self.qp.device().ip(), self.qp.qpn().0, self.qkey)
+        PeerInfo::of(&self.qp, QKey(self.qkey)).to_string()
     }
 
     /// Requests posted and not ended: sends, and receives.

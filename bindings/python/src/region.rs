@@ -16,10 +16,10 @@ pub struct Region {
 }
 
 impl Region {
-    fn access(remote_write: bool, remote_read: bool) -> u8 {
+    fn access(remote_write: bool, remote_read: bool) -> Access {
         let mut access = Access::LOCAL_WRITE;
-        access |= if remote_write { Access::REMOTE_WRITE } else { 0 };
-        access | if remote_read { Access::REMOTE_READ } else { 0 }
+        access |= if remote_write { Access::REMOTE_WRITE } else { Access::NONE };
+        access | if remote_read { Access::REMOTE_READ } else { Access::NONE }
     }
 
     /// Allocates zeroed memory.
@@ -82,7 +82,7 @@ impl Region {
     /// What a peer needs for `write` and `read`: address, key and length in bytes.
     #[getter]
     fn remote(&self) -> (u64, u32, usize) {
-        (self.region.addr(), self.region.rkey(), self.region.len())
+        (self.region.addr(), self.region.rkey().0, self.region.len())
     }
 
     fn __len__(&self) -> usize {

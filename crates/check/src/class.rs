@@ -71,11 +71,17 @@ pub enum Class {
     Narrow,
     /// Engines behind layers that seal, and an attacker on the network.
     Sealed,
+    /// Many senders before one bottleneck: a policer, a short buffer, marks of a switch, a bad
+    /// link.
+    Crowd,
+    /// The same with what the engine does not master yet: a full buffer that is long enough to be
+    /// proven, a link that loses 15 %.
+    CrowdHard,
 }
 
 impl Class {
     /// Number of classes.
-    pub const COUNT: usize = 33;
+    pub const COUNT: usize = 35;
     /// Number of classes whose worlds have honest members only; they are the first ones.
     pub const ORDINARY: usize = 24;
     /// All of them, in order.
@@ -113,6 +119,8 @@ impl Class {
         Self::Flood,
         Self::Narrow,
         Self::Sealed,
+        Self::Crowd,
+        Self::CrowdHard,
     ];
 }
 
@@ -149,9 +157,12 @@ impl Classes {
     /// Classes of worlds whose members all follow the protocol.
     pub const ORDINARY: Self = Self((1 << Class::ORDINARY) - 1);
     /// Classes of worlds with hostile members.
-    pub const HOSTILE: Self = Self(Self::ALL.0 & !Self::ORDINARY.0 & !Self::SEALED.0);
+    pub const HOSTILE: Self =
+        Self(Self::ALL.0 & !Self::ORDINARY.0 & !Self::SEALED.0 & !Self::CROWD.0);
     /// The class of worlds whose engines seal.
     pub const SEALED: Self = Self(1 << Class::Sealed as u8);
+    /// The classes of worlds with a crowd before a bottleneck.
+    pub const CROWD: Self = Self(1 << Class::Crowd as u8 | 1 << Class::CrowdHard as u8);
     /// Whether `c` is in the set.
     pub const fn has(self, c: Class) -> bool {
         self.0 >> c as u8 & 1 == 1

@@ -1,6 +1,6 @@
 //! Planted bugs: how many seeds it takes to detect each.
 
-use crate::class::Classes;
+use crate::class::{Class, Classes};
 use crate::cli::{Trouble, say};
 use crate::hostile::HOSTILE_EACH;
 use crate::runner::{Plan, run_many};
@@ -12,6 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
 /// Areas whose bugs only hostile worlds detect.
 const HOSTILE: [&str; 2] = ["hostile peers", "sizes of packets"];
+/// Areas whose bugs only crowded worlds detect.
+const CROWDS: &str = "crowds";
+/// See [`CROWDS`].
+const FULL_BUFFERS: &str = "full buffers";
 /// Area whose bugs only worlds with devices of several shards detect.
 const SHARDS: &str = "shards";
 /// Area whose bugs only sealed worlds detect.
@@ -82,6 +86,12 @@ fn worlds_of(area: &str) -> (Classes, u64) {
     #[cfg(feature = "sealed")]
     if area == SEALS {
         return (Classes::SEALED, crate::sealed::SEALED_EACH);
+    }
+    if area == CROWDS {
+        return (Classes::CROWD.without(Class::CrowdHard), crate::crowd::CROWD_EACH);
+    }
+    if area == FULL_BUFFERS {
+        return (Classes::CROWD.without(Class::Crowd), crate::crowd::CROWD_EACH);
     }
     if area == SHARDS {
         return (Classes::ALL, crate::shards::SHARDED_EACH);

@@ -82,6 +82,14 @@ pub enum Oracle {
     Secrecy,
     /// What nobody has authenticated changes nothing, and what a peer has sealed opens, once.
     Authentic,
+    /// A crowd loses few packets for ever before a bottleneck.
+    Loss,
+    /// Nobody starves in a crowd.
+    Fair,
+    /// What a bottleneck carries is used.
+    Used,
+    /// Marks of all packets lower the rate.
+    Marks,
     /// Two runs of one seed are identical.
     Replay,
 }

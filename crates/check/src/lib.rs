@@ -12,6 +12,7 @@ pub mod class;
 pub mod cli;
 pub mod corpus;
 mod cover;
+pub mod crowd;
 mod deaf;
 mod denial;
 mod draw;
@@ -32,6 +33,7 @@ mod receive;
 mod recorder;
 pub mod runner;
 pub mod scenario;
+mod schedule;
 #[cfg(feature = "sealed")]
 pub mod sealed;
 mod shards;

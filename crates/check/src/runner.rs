@@ -131,7 +131,8 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
             if k >= plan.seeds {
                 break;
             }
-            let limits = if plan.with.is_some() { Limits::NONE } else { Limits::USUAL };
+            let named = plan.with.is_some() || plan.only != Classes::ALL;
+            let limits = if named { Limits::NONE } else { Limits::USUAL };
             let s = Scenario::from_seed(plan.first.wrapping_add(k), limits);
             let wanted = plan.only == Classes::ALL || plan.only.iter().any(|c| s.classes.has(c));
             if plan.with.is_some_and(|c| !s.classes.has(c)) || !wanted {

@@ -1,6 +1,7 @@
 //! A world as data: everything that follows from a seed before the run.
 
 use crate::class::{Class, Classes};
+use crate::crowd;
 use crate::denial::{self, Order};
 use crate::draw::Draw;
 use crate::faults;
@@ -30,13 +31,15 @@ pub struct Limits {
     pub faults: u32,
 }
 
+/// Classes that are run only when asked for by name (`--with`).
+const AWAITED: u64 = hostile::AWAITED.0 | crowd::AWAITED.0;
+
 impl Limits {
     /// No restriction.
     pub const NONE: Self =
         Self { classes: Classes::ALL, hosts: u32::MAX, messages: u32::MAX, faults: u32::MAX };
     /// No restriction except for known failures of the engine.
-    pub const USUAL: Self =
-        Self { classes: Classes(Classes::ALL.0 & !hostile::AWAITED.0), ..Self::NONE };
+    pub const USUAL: Self = Self { classes: Classes(Classes::ALL.0 & !AWAITED), ..Self::NONE };
 }
 
 impl core::fmt::Display for Limits {
@@ -135,6 +138,8 @@ pub struct Scenario {
     /// Plan of a sealed world; it uses only `classes` of the other fields.
     #[cfg(feature = "sealed")]
     pub sealed: Option<Box<sealed::Plan>>,
+    /// Plan of a crowded world; it uses only `classes` of the other fields.
+    pub crowd: Option<Box<crowd::Plan>>,
     /// Kind of applications.
     pub workload: Workload,
     /// Parameters of the applications.
@@ -198,6 +203,8 @@ pub(crate) mod stream {
     pub const DENIAL: u64 = 145;
     /// Chosen in the same way as `FOCUS`: no seed of the corpus has devices of several shards.
     pub const SHARDS: u64 = 849;
+    /// Chosen in the same way as `FOCUS`: no seed of the corpus has a crowded world.
+    pub const CROWD: u64 = 855;
 }
 
 impl Scenario {
@@ -252,6 +259,7 @@ impl Scenario {
             hostile: None,
             #[cfg(feature = "sealed")]
             sealed: None,
+            crowd: None,
             workload,
             profile,
             classes,
@@ -280,6 +288,14 @@ impl Scenario {
             s.planned[Class::Sealed as usize] = 1;
             s.workload = Workload::Sealed;
             s.sealed = Some(Box::new(plan));
+            return s;
+        }
+        if let Some(plan) = crowd_draw(seed, bytes, limits) {
+            s.classes = Classes::default().with(plan.class());
+            s.planned[plan.class() as usize] = 1;
+            s.workload = Workload::Bottleneck;
+            s.hosts = plan.hosts();
+            s.crowd = Some(Box::new(plan));
             return s;
         }
         faults::plan(&mut s);
@@ -328,6 +344,9 @@ impl Scenario {
         #[cfg(feature = "sealed")]
         if let Some(plan) = &self.sealed {
             return sealed::describe(plan);
+        }
+        if let Some(plan) = &self.crowd {
+            return crowd::describe(plan);
         }
         let us = |ps: Ps| ps as f64 / US as f64;
         let mut out = vec![format!(
@@ -433,6 +452,15 @@ impl Scenario {
 #[cfg(feature = "sealed")]
 fn sealed_draw(seed: u64, bytes: &[u8], allowed: Classes) -> Option<sealed::Plan> {
     if !allowed.has(Class::Sealed) || !bytes.is_empty() { None } else { sealed::draw(seed) }
+}
+
+/// The plan of a crowded world, from a stream of its own: all other seeds keep their worlds. Byte
+/// strings of a fuzzer make none.
+fn crowd_draw(seed: u64, bytes: &[u8], limits: Limits) -> Option<crowd::Plan> {
+    // One host receives.
+    let senders_max = u64::from(limits.hosts.max(2)) - 1;
+    let plan = if bytes.is_empty() { crowd::draw(seed, senders_max) } else { None };
+    plan.filter(|p| limits.classes.has(p.class()))
 }
 
 /// The links of a world.

@@ -37,6 +37,8 @@ pub enum Workload {
     Hostile,
     /// A sealed world; the applications of other worlds are not used.
     Sealed,
+    /// A crowded world; the applications of other worlds are not used.
+    Bottleneck,
 }
 
 /// Parameters of a workload.
@@ -123,7 +125,7 @@ impl Workload {
                 messages: 80,
                 ..base
             },
-            Self::Restart | Self::Hostile | Self::Sealed => base,
+            Self::Restart | Self::Hostile | Self::Sealed | Self::Bottleneck => base,
             Self::AllToAll => Profile { messages: 40, ..base },
             Self::Shared => Profile { two_slots: true, messages: 40, ..base },
             Self::Stall => Profile { messages: 50, ..base },

@@ -56,6 +56,11 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
         let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
         return Outcome { violation, hash, tally, network, trace };
     }
+    if let Some(plan) = &scenario.crowd {
+        let r = crate::crowd::run(plan, options);
+        let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
+        return Outcome { violation, hash, tally, network: r.network, trace };
+    }
     let s = Rc::new(scenario.clone());
     let engines = s.hosts as usize * s.slots.len();
     // If the context table is small, contexts of silent peers are evicted.

@@ -91,8 +91,10 @@ pub struct DeviceArgs {
     #[arg(long, visible_alias = "port-slot", value_name = "N", default_value = "auto",
           value_parser = slot)]
     pub slot: Slot,
-    /// First of the 256 UDP ports that the processes of a host share; the same on all hosts
-    #[arg(long, value_name = "PORT", default_value_t = srd::PORT_BASE_DEFAULT)]
+    /// First of the 256 UDP ports that the processes of a host share; the same on all hosts.
+    /// SRD_PORT_BASE sets another default
+    #[arg(long, value_name = "PORT",
+          default_value_t = port_base().unwrap_or(srd::PORT_BASE_DEFAULT))]
     pub port_base: u16,
     /// Paths (UDP source ports) to spray over: a power of two up to 256
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = paths)]
@@ -185,6 +187,33 @@ impl FaultArgs {
             ..Rates::default()
         }
     }
+}
+
+/// The first of the UDP ports without an option: that of `SRD_PORT_BASE`, if it is set.
+///
+/// # Errors
+/// It is no port.
+pub fn port_base() -> Result<u16> {
+    Ok(number_set("SRD_PORT_BASE", "port")?.unwrap_or(srd::PORT_BASE_DEFAULT))
+}
+
+/// The bytes that a packet carries at most, as the drop-in libraries take it from `SRD_MTU`;
+/// `None`: as the link permits.
+///
+/// # Errors
+/// It is no number.
+pub fn mtu_set() -> Result<Option<u16>> {
+    number_set("SRD_MTU", "number of bytes")
+}
+
+/// The value of a setting that is a number of `what`, if it is set.
+///
+/// # Errors
+/// It is no such number.
+pub fn number_set(name: &str, what: &str) -> Result<Option<u16>> {
+    let Some(text) = srd::setting(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let wrong = || Failure::usage(format!("{name}={}: it is no {what}", text.display()));
+    text.to_str().and_then(|t| t.parse().ok()).ok_or_else(wrong).map(Some)
 }
 
 /// A slot, or `None` for the first free one.

@@ -47,6 +47,11 @@ fn main() -> ExitCode {
     {
         return exit_code_of(Err(Failure::usage(text)));
     }
+    if let Err(e) = device::port_base()
+        && needs_settings
+    {
+        return exit_code_of(Err(e));
+    }
     if let Err(text) = srd::log_from_env() {
         return exit_code_of(Err(Failure::usage(text)));
     }

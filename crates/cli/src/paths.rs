@@ -41,6 +41,8 @@ first table.";
 
 /// Buffers of the link: one batch of probes.
 const DEPTH: LinkDepth = LinkDepth { sends: 256, recvs: 16, writes: 0 };
+/// Rounds of probes in a survey.
+const SURVEY_ROUNDS_MAX: usize = 3;
 /// Moves the cursor to the top left and clears the screen below, to redraw the table.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
@@ -188,6 +190,9 @@ pub struct Survey {
     pub answering: usize,
     /// Number of paths probed.
     pub total: usize,
+    /// Numbers of the paths without an answer.
+    #[serde(default)]
+    pub silent: Vec<u8>,
     /// Lowest smoothed RTT of a path in microseconds.
     pub rtt_us_min: f64,
     /// Highest smoothed RTT of a path in microseconds.
@@ -197,14 +202,22 @@ pub struct Survey {
 }
 
 /// Probes all paths to a server for half a second, from the address `ip` (`None`: that of the route
-/// to it).
+/// to it), with packets of at most `mtu` bytes of payload (`None`: as the link permits), and up to
+/// twice more while some of them do not answer: an acknowledgment echoes one of the packets that it
+/// tells of, and a busy receiver tells of many at once.
 ///
 /// # Errors
 /// The server cannot be reached.
-pub fn survey(host: &HostName, ip: Option<IpAddr>, port_base: u16, stop: &Stop) -> Result<Survey> {
+pub fn survey(
+    host: &HostName,
+    ip: Option<IpAddr>,
+    port_base: u16,
+    mtu: Option<u16>,
+    stop: &Stop,
+) -> Result<Survey> {
     let mut device = DeviceArgs::default_options()?;
     (device.ip, device.path_policy) = (ip, Some(PathPolicy::Oblivious));
-    device.port_base = port_base;
+    (device.port_base, device.mtu) = (port_base, mtu);
     let interval = Duration::from_millis(500);
     let args = PathsArgs {
         order: None,
@@ -217,9 +230,16 @@ pub fn survey(host: &HostName, ip: Option<IpAddr>, port_base: u16, stop: &Stop) 
     };
     let progress = Progress::Thread { spin: Duration::ZERO };
     let mut client = Client::open(&device, host, progress, DEPTH)?;
-    probe(&args, &mut client, stop)?;
-    let stats = client.open.device.path_stats(client.server.ip)?;
-    let rtts: Vec<f64> = rows(&[], &stats).iter().filter_map(|r| r.rtt_us).collect();
+    let mut stats = Vec::new();
+    for _ in 0..SURVEY_ROUNDS_MAX {
+        probe(&args, &mut client, stop)?;
+        stats = client.open.device.path_stats(client.server.ip)?;
+        if stats.iter().all(|path| path.rtt_ns_smoothed > 0) {
+            break;
+        }
+    }
+    let rows = rows(&[], &stats);
+    let rtts: Vec<f64> = rows.iter().filter_map(|r| r.rtt_us).collect();
     let events = std::iter::from_fn(|| client.open.device.event_get());
     let narrow = events.filter_map(|e| match e {
         AsyncEvent::PathMtu { ip, payload_max } if ip == client.server.ip => Some(payload_max),
@@ -231,6 +251,7 @@ pub fn survey(host: &HostName, ip: Option<IpAddr>, port_base: u16, stop: &Stop) 
         server: client.server.to_string(),
         answering: rtts.len(),
         total: stats.len(),
+        silent: rows.iter().filter(|r| r.rtt_us.is_none()).map(|r| r.path).collect(),
         rtt_us_min: rtts.iter().copied().fold(f64::INFINITY, f64::min),
         rtt_us_max: rtts.iter().copied().fold(0.0, f64::max),
     })

@@ -497,10 +497,16 @@ impl<'a> Cluster<'a> {
 
     /// Exit code and output of the check of these hosts.
     fn check(&self, hosts: &str) -> (i32, String) {
+        self.check_with(hosts, &[])
+    }
+
+    /// The same with variables, which the check passes on to the hosts.
+    fn check_with(&self, hosts: &str, variables: &[(&str, &str)]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
         command.args(["doctor", "--hosts", hosts, "--program", "srd", "--launcher"]);
         command.arg(&self.launcher).env("XDG_RUNTIME_DIR", &self.net.folder);
         command.env("SRD_VERBS_DIR", self.net.folder.join("libraries"));
+        command.envs(variables.iter().copied());
         let out = command.output().unwrap();
         (out.status.code().unwrap(), text(&out))
     }
@@ -547,6 +553,50 @@ fn doctor_checks_all_pairs_of_hosts() {
     assert!(said.contains("FAILED  10.1.0.10 -> 10.1.1.10: packets of "), "{said}");
     assert!(said.contains("10.1.1.10 'ip link set e0 mtu 9000'"), "{said}");
     assert!(said.contains("ok      10.1.1.10 -> 10.1.0.10: all"), "{said}");
+}
+
+#[test]
+fn doctor_names_the_ports_of_rails() {
+    let Some(net) = Net::open("doctor-rails") else { return };
+    net.ok(&["up", "--spines", "2", "--hosts", "1", "--rails", "2"]);
+    let cluster = Cluster::new(&net);
+    let hosts = "10.1.0.10,10.1.1.10";
+    let check = || cluster.check_with(hosts, &[("SRD_RAILS", "e1/16")]);
+    let (code, said) = check();
+    assert_eq!(code, 0, "{said}");
+    for ip in ["10.1.0.10", "10.1.1.10"] {
+        let also = ip.replace("10.1.", "10.61.");
+        let line = format!("ok      {ip}: also receives at {also} at UDP ports 18956 to 19211");
+        assert!(said.contains(&line), "{said}");
+    }
+    let line = "ok      10.1.0.10 -> 10.1.1.10: all 64 paths answer";
+    assert!(said.lines().any(|l| l.starts_with(line) && l.ends_with(", 2 networks")), "{said}");
+
+    // A firewall on the way that knows the ports of the first network only.
+    let rule = ["ipproto", "udp", "dport", "18956-19211", "blackhole"];
+    net.ok(&[&["exec", "l1", "--", "ip", "rule", "add"][..], &rule].concat());
+    let (code, said) = check();
+    assert_eq!(code, 2, "{said}");
+    let line = "FAILED  10.1.0.10 -> 10.1.1.10: none of the 32 paths by the second network";
+    assert!(said.contains(line), "{said}");
+    let ports = "open UDP ports 18956 to 19211 of both hosts, at 10.61.0.10 and 10.61.1.10";
+    assert!(said.contains(ports) && said.contains("--add-port=18956-19211/udp"), "{said}");
+    let srd = env!("CARGO_BIN_EXE_srd");
+    let _server = Served::start(&net);
+    let way = ["exec", "h0x0", "--", "env", "SRD_RAILS=e1/16", srd, "doctor", "10.1.1.10"];
+    let said = text(&net.run(&way));
+    assert!(said.contains("none of the 32 paths by the second network"), "{said}");
+    assert!(said.contains("open UDP ports 18956 to 19211 of both hosts"), "{said}");
+    net.ok(&[&["exec", "l1", "--", "ip", "rule", "del"][..], &rule].concat());
+
+    // One host has no such line.
+    // `shim` replaces these three letters, also in the variable's name.
+    let without = "export $(echo srd_rails | tr a-z A-Z)=; exec SRD \"$@\"";
+    cluster.shim("10.1.1.10", without);
+    let (code, said) = check();
+    assert_eq!(code, 0, "{said}");
+    let line = "advice  the networks of 10.1.1.10 are not those of other hosts: no SRD_RAILS, ";
+    assert!(said.contains(line) && said.contains("the same line SRD_RAILS"), "{said}");
 }
 
 #[test]

@@ -144,28 +144,62 @@ pub enum PostRefusal {
     BadOpcode,
 }
 
-/// Completion status: EFA's numbers, as `vendor_err` shows them.
+/// Completion status: EFA's numbers, as `vendor_err` shows them. `docs/semantics.md` has all
+/// causes, and what may have happened at the peer.
 /// Source: EFA ABI, `efa_io_comp_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names are EFA's; docs/semantics.md tells when each is given")]
 pub enum Status {
+    /// Success. A send: the peer has accepted the message. A write or read: it is complete.
     Ok = 0,
+    /// The queue pair went to ERR, by `modify` or after a failure, while the request was
+    /// outstanding. It may have been executed. Reset or recreate the queue pair, then post again.
     Flushed = 1,
+    /// The device has failed by an error in this software (event `DeviceFatal`). Open another
+    /// device, and report the text that the panic printed.
     LocalQpInternalError = 2,
+    /// The engine refuses the operation although the post accepted it. No case is known: report it.
     LocalUnsupportedOp = 3,
+    /// The request's address handle was destroyed before the end. Keep it until the completion.
     LocalInvalidAh = 4,
+    /// One of the request's memory regions was deregistered before the end. Keep it until the
+    /// completion. Also a wrong lkey or range, where the post defers such errors.
     LocalInvalidLkey = 5,
+    /// The message is longer than the MTU agreed with this peer, or than the path carries now
+    /// (event `PathMtu`). Send less, or by RDMA, which is cut into packets; nothing was delivered.
     LocalBadLength = 6,
+    /// RDMA: the peer has no region with this rkey in the queue pair's protection domain, or the
+    /// range lies outside, or the region lacks the access right. Compare what the peer told
+    /// (address, rkey, length) and with which rights it registered the region.
     RemoteBadAddress = 7,
+    /// The peer has lost its state: it restarted or shut down, or had heard nothing for too long.
+    /// The request may have been executed there, once at most. Ask the peer for its queue pair and
+    /// regions anew, then repeat what may be repeated.
     RemoteAbort = 8,
+    /// The peer has no such queue pair, or it is not yet in RTR or RTS, or is of the other type, or
+    /// the Q_Key differs. Nothing was delivered. Compare number and Q_Key; a restarted peer has
+    /// others.
     RemoteBadDestQpn = 9,
+    /// The peer had no receive posted, and the retries are exhausted. Post more receives there, or
+    /// allow more retries (`rnr_retry`). A process that reuses a former one's number is another
+    /// cause. A read: the peer was busy with others for 30 s.
     RemoteRnr = 10,
+    /// The receive posted at the peer is shorter than the message; it stays posted. Post larger
+    /// receives there.
     RemoteBadLength = 11,
+    /// The peer's answer is none that a correct peer gives. Check the version that runs there.
     RemoteBadStatus = 12,
+    /// The peer answered before, but has been silent for 5 s or acknowledges nothing: it has
+    /// stopped, or the network has failed. The request may have been executed. New requests try
+    /// again.
     LocalUnrespRemote = 13,
+    /// RDMA: the peer has no address handle for this host. It must create one, and keep it.
     RemoteUnknownPeer = 14,
+    /// The peer has not answered at all for 5 s: it does not run, the address or the port base is
+    /// wrong, or a firewall drops its UDP port. `srd doctor ADDRESS` tells which.
     LocalUnreachRemote = 15,
+    /// The peer does not offer the operation (RDMA reads or writes); known from the handshake, so
+    /// nothing was sent. Use messages, or let the peer's device offer it.
     RemoteFeatureMismatch = 18,
 }
 

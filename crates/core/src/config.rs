@@ -1,6 +1,6 @@
 //! Configuration of an engine. Each replaceable algorithm is a named policy that is chosen here.
 
-use crate::{guards::Guards, limits, policy::OwnPolicies, time::Span};
+use crate::{guards::Guards, limits, policy::OwnPolicies, time::Span, tuning::LINE_MOST};
 use core::net::IpAddr;
 
 /// Default of [`EngineConfig::port_base`]: the first of the 256 UDP ports that the engines of one
@@ -81,6 +81,9 @@ pub struct RateConfig {
     pub policy: RatePolicy,
     /// Line rate of the local port, above zero; the sending rate never exceeds it.
     pub line_bytes_per_sec: u64,
+    /// The rate of the port is not known: `line_bytes_per_sec` is the most that is believed, and
+    /// the rate is learnt from what is delivered. It excludes `credits`.
+    pub line_learnt: bool,
     /// RTT assumed before the first sample.
     pub rtt_initial: Span,
     /// Smallest queueing-delay target, where the noise of the host (see [`Self::noise_max`]) does
@@ -301,6 +304,7 @@ impl EngineConfig {
             rate: RateConfig {
                 policy: RatePolicy::Srd,
                 line_bytes_per_sec: 12_500_000_000,
+                line_learnt: false,
                 rtt_initial: Span::from_us(100),
                 target_min: Span::from_us(4),
                 noise_max: Span::from_us(25),
@@ -341,7 +345,15 @@ impl EngineConfig {
     pub fn line_set(&mut self, bytes_per_sec: u64) {
         let wire_ns = u64::from(self.mtu) * 1_000_000_000 / bytes_per_sec.max(1);
         self.rate.line_bytes_per_sec = bytes_per_sec;
+        self.rate.line_learnt = false;
         self.rate.target_min = self.rate.target_min.max(Span(8 * wire_ns));
+    }
+
+    /// The line rate of the local port is not known. It is learnt from what is delivered, up to 400
+    /// Gb/s.
+    pub fn line_unknown(&mut self) {
+        self.rate.line_bytes_per_sec = LINE_MOST;
+        self.rate.line_learnt = true;
     }
 
     /// Defaults for the simulator: links of `line_bytes_per_sec`, all of the same MTU, and a base
@@ -420,6 +432,9 @@ impl EngineConfig {
         }
         if self.burst_packets == 0 {
             return Err("burst_packets must be at least 1");
+        }
+        if self.rate.line_learnt && self.rate.credits {
+            return Err("rate.credits need the rate of the port, but rate.line_learnt is set");
         }
         if self.rate.line_bytes_per_sec == 0 || self.rate.rate_fixed_bytes_per_sec == 0 {
             return Err("rates must be above zero");

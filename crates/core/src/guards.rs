@@ -106,6 +106,10 @@ guards! {
     Mark = "mark",
     /// A first round in which most packets were marked lowers the rate to twice what was delivered.
     MarkedStart = "marked-start",
+    /// After the start what is in flight at most doubles per round.
+    Growth = "growth",
+    /// Marks of all packets for many round trips lower the rate.
+    MarkedOn = "marked-on",
     /// After a start that lost packets, the first window after the next pause is smaller.
     KnownStart = "known-start",
     /// Losses that do not end cap the rate at what is delivered.

@@ -41,6 +41,7 @@ mod hash;
 mod ids;
 mod lane;
 pub mod limits;
+mod line;
 mod networks;
 mod noise;
 mod objects;

@@ -2,6 +2,7 @@
 
 use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
 use crate::guards::Guards;
+use crate::line::Line;
 use crate::noise::Floors;
 use crate::policy::OwnPolicies;
 use crate::time::Span;
@@ -11,7 +12,6 @@ use std::sync::Arc;
 /// to 4.29 s.
 #[derive(Debug)]
 pub(crate) struct Params {
-    pub line_bytes_per_sec: u64,
     pub rate_fixed_bytes_per_sec: u64,
     pub inflight_fixed_bytes: u64,
     pub rtt_ns_initial: u32,
@@ -29,6 +29,8 @@ pub(crate) struct Params {
     /// Floors of times, which follow from the noise of the host. They are behind a pointer because
     /// they change, while the fields above are immutable.
     pub floors: Arc<Floors>,
+    /// The line rate, which changes where it is learnt.
+    pub line: Line,
     pub own: OwnPolicies,
 }
 
@@ -56,7 +58,6 @@ impl Params {
     ) -> Self {
         debug_assert!(mtu > 0 && path.paths.is_power_of_two(), "the configuration was checked");
         Self {
-            line_bytes_per_sec: rate.line_bytes_per_sec.max(1),
             rate_fixed_bytes_per_sec: rate.rate_fixed_bytes_per_sec.max(1),
             inflight_fixed_bytes: rate.inflight_fixed_bytes,
             rtt_ns_initial: ns32(rate.rtt_initial).max(1),
@@ -75,6 +76,7 @@ impl Params {
             host_policy: rate.host_policy,
             guards,
             floors: Arc::new(Floors::new(rate, loss, mtu)),
+            line: Line::new(rate),
             own: own.clone(),
         }
     }

@@ -280,6 +280,22 @@ bugs! {
     ShardRegionRights,
     /// A region stays in the engines of a device but the first when it is deregistered.
     ShardRegionStays,
+    "full buffers":
+    /// The window before a proven full buffer does not fall when the buffer overflows.
+    FullOverflowIgnored,
+    /// The queueing delay at which such a window stays is the same for all windows.
+    FullTargetFlat,
+    "crowds":
+    /// Losses that go on lower no cap.
+    CapNeverFalls,
+    /// A cap that has ended the losses never rises.
+    CapNeverRises,
+    /// Losses that do not depend on the rate are taken for a limit for ever.
+    BadLinkCapped,
+    /// Marks of all packets are not counted.
+    MarksUncounted,
+    /// Marks that have ended still count.
+    MarksKept,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -208,6 +208,11 @@ pub fn settings_of(
         DefaultsSpec::Datacenter => engine_config(e.mtu, line, told.unwrap_or(base_rtt)),
         DefaultsSpec::Sockets => socket_config(e.mtu, line, told),
     };
+    if e.line_learnt {
+        let known = EngineConfig::sockets(engine.ip, 0, e.mtu);
+        engine.rate.target_min = engine.rate.target_min.min(known.rate.target_min);
+        engine.line_unknown();
+    }
     let engines = e.senders_per_host.max(e.receivers_per_host).max(flows.processes);
     engine_override(&mut engine, e, engines)?;
     engine.validate().map_err(|e| format!("engine: {e}"))?;

@@ -25,6 +25,7 @@ pub mod status;
 mod table;
 
 pub use control::{PATH_PROBES_MAX, PathControl, PathOrder, PathTable, path_tables};
+pub use map::shared_memory_free;
 pub use mirror::{
     CaptureFeed, CaptureRing, Mirrored, MirroredPacket, RING_BYTES, capture_rings_sweep,
 };

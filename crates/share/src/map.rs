@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -63,6 +64,22 @@ pub(crate) fn file_reserve(file: &File, bytes: usize) -> io::Result<()> {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
+}
+
+/// Bytes that are free for this user where processes share memory (`/dev/shm`).
+///
+/// # Errors
+/// There is no such folder.
+pub fn shared_memory_free() -> io::Result<u64> {
+    let folder = CString::new(crate::segment::FOLDER)?;
+    let mut of = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: a string that ends with zero, and a place for the answer.
+    if unsafe { libc::statvfs(folder.as_ptr(), of.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has written it.
+    let of = unsafe { of.assume_init() };
+    Ok(of.f_bavail.saturating_mul(of.f_frsize))
 }
 
 /// Makes a file without a name in the folder of `path`, which only this user may open: others see

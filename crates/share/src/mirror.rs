@@ -377,16 +377,28 @@ impl CaptureFeed {
         head[0] |= len;
         head[2] |= (bytes.len() as u64) << 32;
         let (whole, rest) = bytes.as_chunks();
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let last = (!rest.is_empty()).then(|| u64::from_ne_bytes(last));
-        let words = whole.iter().map(|bytes| u64::from_ne_bytes(*bytes)).chain(last);
-        let ring = &self.map.words()[HEAD_WORDS..];
-        for word in head.into_iter().chain(words) {
-            ring[(self.at & self.mask) as usize].store(word, Relaxed);
-            self.at = self.at.wrapping_add(1);
+        self.append(&head.map(u64::to_ne_bytes));
+        self.append(whole);
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.append(&[last]);
         }
         self.word(WRITTEN_AT).store(self.at, Release);
+    }
+
+    /// Writes words behind the others, for which there is room. In two runs, up to the end of the
+    /// ring and from its beginning: a look at the mask for each word would take most of the time.
+    fn append(&mut self, words: &[[u8; 8]]) {
+        let ring = &self.map.words()[HEAD_WORDS..][..=self.mask as usize];
+        let (begin, end) = ring.split_at((self.at & self.mask) as usize);
+        let (first, second) = words.split_at(words.len().min(end.len()));
+        for (slots, words) in [(end, first), (begin, second)] {
+            for (slot, word) in slots.iter().zip(words) {
+                slot.store(u64::from_ne_bytes(*word), Relaxed);
+            }
+        }
+        self.at = self.at.wrapping_add(words.len() as u64);
     }
 }
 

@@ -17,7 +17,7 @@
 //! had slow processors of its own, and the senders the rest. The first column then says what a
 //! second shard gains.
 
-use srd::{Access, Device, DeviceConfig, Progress, QpInit, Qpn, SendWr};
+use srd::{Access, Device, DeviceConfig, Progress, QKey, QpInit, Qpn, RKey, SendWr};
 use std::{
     env, fs,
     io::{self, Read},
@@ -28,7 +28,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const QKEY: u32 = 1;
+const QKEY: QKey = QKey(1);
 /// Bytes of one write, and writes under way of each queue pair.
 const PIECE: u32 = 1 << 16;
 const DEPTH: usize = 4;
@@ -172,7 +172,7 @@ fn send(args: &[String]) -> Result<()> {
     }
     let post = |i: usize| {
         let (qp, to, there) = &qps[i];
-        let write = SendWr::write(i as u64, &ah, *to, QKEY).remote(*there, rkey);
+        let write = SendWr::write(i as u64, &ah, *to, QKEY).remote(*there, RKey(rkey));
         qp.post_send(&write.sges(&[source.sge(0, PIECE)]))
     };
     for i in 0..QPS * DEPTH {

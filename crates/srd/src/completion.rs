@@ -87,8 +87,8 @@ impl WorkCompletion {
     }
 }
 
-/// A work request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A work request that failed. `Debug`, which `unwrap` prints, says the same as `Display`.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CompletionError(pub WorkCompletion);
 
 impl fmt::Display for CompletionError {
@@ -98,17 +98,27 @@ impl fmt::Display for CompletionError {
     }
 }
 
+impl fmt::Debug for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.status)
+    }
+}
+
 impl std::error::Error for CompletionError {}
 
 /// Meaning of a status and, if possible, what to do.
 pub const fn status_text(status: Status) -> &'static str {
     match status {
         Status::Ok => "success",
-        Status::Flushed => "flushed: the queue pair went to the error state",
+        Status::Flushed => {
+            "flushed: the queue pair went to the error state; reset it or make another"
+        }
         Status::LocalQpInternalError => "local error inside the queue pair",
         Status::LocalUnsupportedOp => "the queue pair does not support the operation",
-        Status::LocalInvalidAh => "the address handle was destroyed",
-        Status::LocalInvalidLkey => "the local memory region was deregistered",
+        Status::LocalInvalidAh => "the address handle was destroyed; keep it until the completion",
+        Status::LocalInvalidLkey => {
+            "the local memory region was deregistered; keep it until the completion"
+        }
         Status::LocalBadLength => "longer than the operation allows",
         Status::RemoteBadAddress => {
             "the peer refused the rkey: unknown, out of bounds, or without that access"
@@ -123,11 +133,11 @@ pub const fn status_text(status: Status) -> &'static str {
             "the peer had no receive posted in time: it is busy elsewhere (raise rnr_retry), or \
              the process that was meant is gone and another has its queue pair number"
         }
-        Status::RemoteBadLength => "the peer's posted receive is too short",
+        Status::RemoteBadLength => "the receive posted at the peer is too short; post larger ones",
         Status::RemoteBadStatus => "the peer sent an invalid answer",
         Status::LocalUnrespRemote => "the peer answered before, but is silent now",
         Status::RemoteUnknownPeer => {
-            "the peer has no address handle for this host (needed for RDMA)"
+            "the peer has no address handle for this host, which RDMA needs: create one there"
         }
         Status::LocalUnreachRemote => {
             "the peer never answered: is it running, and does a firewall drop its UDP port?"

@@ -41,6 +41,21 @@ pub enum Bind {
 }
 
 /// Which thread drives the protocol.
+///
+/// # Which one to choose
+///
+/// Begin with the default, [`Progress::Thread`] without spinning. It is right unless a measurement
+/// says otherwise, because peers are always answered, whatever the program does meanwhile.
+///
+/// - `Thread` with a `spin` of 20 to 100 µs: small messages go to and fro, and a processor may be
+///   spent on it.
+/// - `Shared`: the program polls in a loop and sometimes computes for milliseconds, as MPI programs
+///   do; the drop-in libraries use it.
+/// - `Caller`: the program has a processor to itself and polls all the time, for the lowest
+///   latency; or it is a test with a datapath of its own that must run the same way each time.
+///
+/// With `Caller`, a program that computes answers nobody meanwhile: peers send again, and after 5 s
+/// of silence their requests end with status 13. Such a device has one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The caller drives it, by [`Device::progress`](crate::Device::progress), polls of completion

@@ -8,6 +8,7 @@ use crate::{
     nic::Nic,
     queue::{CQS_MAX, CqCore},
     sync::lock,
+    tasks::Tasks,
     thread::HANDOVER,
 };
 use srd_core::CqId;
@@ -93,6 +94,7 @@ impl CompletionQueue {
             context: init.context,
             sleepers: AtomicU32::new(0),
             bed: (Mutex::new(()), Condvar::new()),
+            tasks: Tasks::default(),
         });
         Ok(Self(Arc::new(Inner { device: device.clone(), core })))
     }
@@ -133,6 +135,18 @@ impl CompletionQueue {
     /// # Errors
     /// In a child of `fork`; when the device is shut down and no completion is left.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
+        // The owner of an armed queue is about to sleep, so the device's thread must drive.
+        self.poll_or(out, || self.drive(!self.0.core.armed.load(Ordering::Relaxed)))
+    }
+
+    /// Moves completions to `out`; if there are none, has `drive` make some, which returns whether
+    /// there may be any.
+    #[inline]
+    fn poll_or(
+        &self,
+        out: &mut [WorkCompletion],
+        drive: impl FnOnce() -> bool,
+    ) -> Result<usize, Error> {
         match self.0.device.check_poll() {
             Err(Error::Forked) => return Err(Error::Forked),
             alive => {
@@ -143,13 +157,56 @@ impl CompletionQueue {
                 alive?;
             }
         }
-        // The owner of an armed queue is about to sleep, so the device's thread must drive.
-        let stays = !self.0.core.armed.load(Ordering::Relaxed);
-        let done = match self.0.device.shards() {
+        Ok(if drive() { self.take(out) } else { 0 })
+    }
+
+    /// Drives the engines for a poll that found nothing; returns whether anything was done.
+    /// `stays`: the caller will poll again soon, so the device's threads need not drive.
+    #[inline]
+    fn drive(&self, stays: bool) -> bool {
+        match self.0.device.shards() {
             [only] => only.drive_from_poll(stays),
             shards => self.drive_several(shards, stays),
-        };
-        Ok(if done { self.take(out) } else { 0 })
+        }
+    }
+
+    /// The next completion, as a future: `cq.next().await`. Any executor will do.
+    ///
+    /// It is *cancel-safe*: a future that is dropped, by `select!` or a timeout, takes no
+    /// completion along. Several tasks may wait for one queue; each completion goes to one of them.
+    ///
+    /// With [`Progress::Thread`](crate::Progress::Thread), the default, a thread of the device
+    /// drives and wakes the task: use this with an executor whose threads sleep, as tokio's do.
+    /// With [`Progress::Shared`](crate::Progress::Shared) the task drives when it is polled, and
+    /// the thread while it sleeps. With [`Progress::Caller`](crate::Progress::Caller) nobody but
+    /// the caller drives, so a waiting task asks to be polled again at once: it works with every
+    /// executor, which then never sleeps, and the device does nothing, not even acknowledge, while
+    /// no task waits.
+    ///
+    /// ```
+    /// use srd::{CompletionQueue, WorkCompletion};
+    ///
+    /// type Failure = Box<dyn std::error::Error>;
+    /// async fn two(cq: &CompletionQueue) -> Result<[WorkCompletion; 2], Failure> {
+    ///     Ok([cq.next().await?.ok()?, cq.next().await?.ok()?])
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When the device is shut down and no completion is left; in a child of `fork`.
+    #[cfg(feature = "async")]
+    pub fn next(&self) -> impl Future<Output = Result<WorkCompletion, Error>> + Send + Unpin + '_ {
+        crate::tasks::next_of(&self.0.device, &self.0.core.tasks, |drive| {
+            let mut one = [WorkCompletion::default()];
+            let n = self.poll_or(&mut one, || {
+                if drive {
+                    return self.drive(false);
+                }
+                self.callers_rest();
+                true
+            })?;
+            Ok((n == 1).then_some(one[0]))
+        })
     }
 
     /// Drives the shards that complete into this queue, for a poll that found it empty; returns

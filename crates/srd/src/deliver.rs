@@ -76,7 +76,7 @@ impl Nic {
 }
 
 impl CqSide {
-    /// Notifies the channel, if the queue is armed, and threads that sleep on the queue.
+    /// Notifies the channel, if the queue is armed, threads that sleep on the queue, and futures.
     pub(crate) fn notify(&self) {
         // The completion is in the ring before `armed` and `sleepers` are read; the other side sets
         // them before it checks the ring a last time.
@@ -90,6 +90,7 @@ impl CqSide {
             let _asleep = lock(&self.core.bed.0);
             self.core.bed.1.notify_all();
         }
+        self.core.tasks.wake();
     }
 }
 
@@ -115,6 +116,7 @@ impl Tables {
                 self.wr_end(handle);
                 if let Some(qp) = self.qp(c.qpn) {
                     qp.core.sq_slots.give(1);
+                    qp.core.counters.count(wc.op, wc.status);
                 }
             }
             CompletionKind::Recv(handle) | CompletionKind::RecvRdmaImm(handle) => {
@@ -144,6 +146,7 @@ impl Tables {
             let header = grh(wc.src_ip.unwrap_or(local_ip), local_ip, payload);
             scatter(&self.regions, &slot.pieces, 0, &header);
         }
+        qp.core.counters.count(wc.op, wc.status);
     }
 
     /// A request was withdrawn without completion: its slots are free.

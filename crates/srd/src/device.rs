@@ -114,7 +114,7 @@ impl Shared {
             Ok(nic) if !self.failed.load(Ordering::Relaxed) => Some(NicGuard::new(nic, self)),
             Ok(_) | Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Poisoned(_)) => {
-                self.stop.end();
+                self.end();
                 None
             }
         }
@@ -128,7 +128,7 @@ impl Shared {
             return Err(Error::Closed);
         }
         let locked = self.nic.lock().map_err(|_| {
-            self.stop.end();
+            self.end();
             Error::Closed
         })?;
         if self.failed.load(Ordering::Relaxed) {
@@ -259,7 +259,7 @@ impl Owner {
             return;
         }
         for shard in &self.shards {
-            shard.stop.end();
+            shard.end();
             shard.waker.wake();
         }
         if self.shards.iter().any(|shard| shard.holder.is_me()) {
@@ -287,7 +287,7 @@ impl Owner {
 /// handle is gone. A child of `fork` cannot use it.
 ///
 /// ```
-/// use srd::{Access, Device, DeviceConfig, Progress, QpInit, RecvWr, SendWr};
+/// use srd::{Access, Device, DeviceConfig, Progress, QKey, QpInit, RecvWr, SendWr};
 /// use std::time::Duration;
 ///
 /// // Two devices on the loopback interface; each takes a free slot.
@@ -296,14 +296,14 @@ impl Owner {
 /// let (cq_a, cq_b) = (a.cq_create(64)?, b.cq_create(64)?);
 /// let qp_a = pd_a.qp_create(&QpInit::srd(&cq_a, &cq_a))?;
 /// let qp_b = pd_b.qp_create(&QpInit::srd(&cq_b, &cq_b))?;
-/// qp_a.activate(0x11)?;
-/// qp_b.activate(0x11)?;
+/// qp_a.activate(QKey(0x11))?;
+/// qp_b.activate(QKey(0x11))?;
 ///
 /// // B posts a receive, A sends into it.
 /// let buffer = pd_b.mr_allocate(4096, Access::LOCAL_WRITE)?;
-/// qp_b.post_recv(&RecvWr { wr_id: 7, sges: &[buffer.sge(0, 4096)] })?;
+/// qp_b.post_recv(&RecvWr::recv(7).sges(&[buffer.sge(0, 4096)]))?;
 /// let to_b = pd_a.ah_create(b.ip())?;
-/// qp_a.post_send(&SendWr::send(1, &to_b, qp_b.qpn(), 0x11).inline(b"hello"))?;
+/// qp_a.post_send(&SendWr::send(1, &to_b, qp_b.qpn(), QKey(0x11)).inline(b"hello"))?;
 ///
 /// let sent = cq_a.wait(Duration::from_secs(10))?.expect("in time").ok()?;
 /// let received = cq_b.wait(Duration::from_secs(10))?.expect("in time").ok()?;
@@ -559,6 +559,40 @@ impl Device {
     /// The oldest asynchronous event, if there is one.
     pub fn event_get(&self) -> Option<AsyncEvent> {
         self.shared().common.events.pop()
+    }
+
+    /// The next asynchronous event, as a future; see
+    /// [`CompletionQueue::next`](crate::CompletionQueue::next).
+    ///
+    /// # Errors
+    /// When the device is shut down and no event is left; in a child of `fork`.
+    #[cfg(feature = "async")]
+    pub fn event_next(
+        &self,
+    ) -> impl Future<Output = Result<AsyncEvent, Error>> + Send + Unpin + '_ {
+        crate::tasks::next_of(self, &self.shared().common.events.tasks, |drive| {
+            self.take_driven(drive, || self.event_get())
+        })
+    }
+
+    /// What `get` finds, now or after a turn, if this is the caller's to take.
+    #[cfg(feature = "async")]
+    pub(crate) fn take_driven<T>(
+        &self,
+        drive: bool,
+        get: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        // Whatever comes before the end is seen before it.
+        let alive = self.check_poll();
+        if let Some(item) = get() {
+            return Ok(Some(item));
+        }
+        alive?;
+        if drive && self.shared().driving.by_caller_only() {
+            self.progress()?;
+            return Ok(get());
+        }
+        Ok(None)
     }
 
     /// A descriptor that is readable while asynchronous events are pending.

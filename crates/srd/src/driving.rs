@@ -1,6 +1,7 @@
 //! Which thread drives the engine now: callers, or the device's thread.
 
 use crate::{Progress, callers::Callers, crowd, device::Shared, nic::Turn};
+use std::sync::Arc;
 
 /// The configured [`Progress`], and its current state.
 #[derive(Debug)]
@@ -73,5 +74,20 @@ impl Shared {
             self.driving.callers.turned(nic.turned_at.0);
         }
         done
+    }
+}
+
+/// Drives those of the shards whose bits are set in `which`, for a caller that waits for requests
+/// of theirs and will look again soon.
+pub(crate) fn drive_all(shards: &[Arc<Shared>], which: u64) {
+    let mut wanted = shards.iter().filter(|shard| which >> shard.index & 1 != 0);
+    match which.count_ones() {
+        1 => {
+            wanted.next().map(|only| only.drive_from_poll(true));
+        }
+        // One thread cannot sleep in several sockets.
+        _ => wanted.for_each(|shard| {
+            shard.drive_among_others(true);
+        }),
     }
 }

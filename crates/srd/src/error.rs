@@ -1,12 +1,12 @@
 //! Errors, by the call that returns them: opening ([`DeviceError`]), objects ([`Error`]), posting
-//! ([`PostError`]). Each maps to the errno of the corresponding verbs call.
+//! ([`PostError`]). Each maps to the errno of the corresponding verbs call. `Debug`, which `unwrap`
+//! and a `main` that returns an error print, says the same as `Display`, after the variant's name.
 
 use core::fmt;
 use srd_datapath::OpenError;
 use std::io;
 
 /// Why a device could not be opened. The text says what to do.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The network interface does not exist, or has no usable address.
@@ -90,6 +90,23 @@ impl fmt::Display for DeviceError {
     }
 }
 
+impl fmt::Debug for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Interface { .. } => "Interface",
+            Self::Datapath(_) => "Datapath",
+            Self::Mtu { .. } => "Mtu",
+            Self::Key(_) => "Key",
+            Self::Seal(_) => "Seal",
+            Self::Settings(_) => "Settings",
+            Self::Rails(_) => "Rails",
+            Self::Config(_) => "Config",
+            Self::Os { .. } => "Os",
+        };
+        write!(f, "{name}: {self}")
+    }
+}
+
 impl std::error::Error for DeviceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -102,7 +119,7 @@ impl std::error::Error for DeviceError {
 }
 
 /// Why a call on an object was refused. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
     /// A table is full (ENOMEM).
@@ -156,10 +173,23 @@ impl fmt::Display for Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::NoRoom(_) => "NoRoom",
+            Self::Invalid(_) => "Invalid",
+            Self::Busy(_) => "Busy",
+            Self::Forked => "Forked",
+            Self::Closed => "Closed",
+        };
+        write!(f, "{name}: {self}")
+    }
+}
+
 impl std::error::Error for Error {}
 
 /// Why a work request was refused. Nothing was posted: no slot was taken and no completion follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostError {
     /// The queue pair's state does not permit it: sends need RTS or SQD, receives any state but
@@ -213,26 +243,111 @@ impl PostError {
     }
 }
 
+impl PostError {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::BadState => "BadState",
+            Self::BadAh => "BadAh",
+            Self::QueueFull => "QueueFull",
+            Self::CqFull => "CqFull",
+            Self::NoRoom => "NoRoom",
+            Self::BadLength => "BadLength",
+            Self::BadOpcode => "BadOpcode",
+            Self::BadLkey => "BadLkey",
+            Self::OutOfBounds => "OutOfBounds",
+            Self::BadAccess => "BadAccess",
+            Self::WrongPd => "WrongPd",
+            Self::TooManySges => "TooManySges",
+            Self::BadInline => "BadInline",
+            Self::Forked => "Forked",
+            Self::Closed => "Closed",
+        }
+    }
+}
+
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::BadState => "the queue pair is not in a state that takes this request",
-            Self::BadAh => "the address handle belongs to another protection domain",
-            Self::QueueFull => "the queue is full; poll its completion queue",
-            Self::CqFull => "the completion queue has no free slot; poll it",
-            Self::NoRoom => "the device's table of send requests is full; poll completions",
-            Self::BadLength => "longer than the operation allows (message: MTU, RDMA: 1 GiB)",
-            Self::BadOpcode => "the queue pair or the device does not offer this operation",
-            Self::BadLkey => "no memory region has this lkey",
-            Self::OutOfBounds => "a scatter/gather entry exceeds its memory region",
-            Self::BadAccess => "the memory region was registered without local write access",
-            Self::WrongPd => "the memory region belongs to another protection domain",
-            Self::TooManySges => "more scatter/gather entries than the queue pair allows",
-            Self::BadInline => "more inline data than the queue pair allows",
-            Self::Forked => "the device belongs to the parent process",
+            Self::BadState => {
+                "the queue pair is not in a state that takes this request: call `activate` before \
+                 the first post; in ERR, reset it or create another one"
+            }
+            Self::BadAh => {
+                "the address handle belongs to another protection domain; create one in the queue \
+                 pair's own"
+            }
+            Self::QueueFull => {
+                "the send or receive queue is full: poll its completion queue, or create the queue \
+                 pair with a deeper one (`sq_depth`, `rq_depth`; 256 unless set)"
+            }
+            Self::CqFull => {
+                "the completion queue has no free slot: poll it, or create it with more slots than \
+                 its queue pairs have requests outstanding"
+            }
+            Self::NoRoom => "the device's table of send requests is full; poll completion queues",
+            Self::BadLength => {
+                "longer than the operation allows: a message carries one MTU (`Device::mtu`), an \
+                 RDMA operation 1 GiB"
+            }
+            Self::BadOpcode => {
+                "the queue pair or the device does not offer this operation: RDMA needs an SRD \
+                 queue pair"
+            }
+            Self::BadLkey => {
+                "no memory region has this lkey: it was deregistered, or this is an rkey of a peer"
+            }
+            Self::OutOfBounds => {
+                "a scatter/gather entry exceeds its memory region; `MemoryRegion::len` is its size"
+            }
+            Self::BadAccess => {
+                "the memory region was registered without local write access, which receives and \
+                 reads need (`Access::LOCAL_WRITE`)"
+            }
+            Self::WrongPd => {
+                "the memory region belongs to another protection domain than the queue pair"
+            }
+            Self::TooManySges => {
+                "more scatter/gather entries than the queue pair allows: set `send_sges_max` (up \
+                 to 2) or `recv_sges_max` (up to 4) when it is created"
+            }
+            Self::BadInline => {
+                "more inline data than the queue pair allows: set `inline_bytes_max` (up to 80) \
+                 when it is created, or send from a memory region; a read has no inline data"
+            }
+            Self::Forked => "the device belongs to the parent process; open another one after fork",
             Self::Closed => "the device has been shut down",
         })
     }
 }
 
+impl fmt::Debug for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.name())
+    }
+}
+
 impl std::error::Error for PostError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `unwrap` prints is `Debug`.
+    #[test]
+    fn what_unwrap_prints_names_the_variant_and_says_what_to_do() {
+        let post = [
+            (PostError::BadState, "BadState: ", "`activate`"),
+            (PostError::QueueFull, "QueueFull: ", "`rq_depth`"),
+            (PostError::BadAccess, "BadAccess: ", "`Access::LOCAL_WRITE`"),
+        ];
+        for (error, name, advice) in post {
+            let text = format!("{error:?}");
+            assert!(text.starts_with(name) && text.contains(advice), "{text}");
+        }
+        assert!(format!("{:?}", Error::NoRoom("queue pair")).contains("destroy one first"));
+        let name = "eth7".to_owned();
+        let error = DeviceError::Interface { name, problem: "there is no such interface" };
+        let text = format!("{error:?}");
+        assert!(text.starts_with("Interface: ") && text.contains("`ip -br addr`"), "{text}");
+    }
+}

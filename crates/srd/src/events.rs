@@ -1,6 +1,6 @@
 //! Asynchronous events: what happens outside of work requests.
 
-use crate::{config::EventWatch, eventfd::EventFd, logging, sync::lock};
+use crate::{config::EventWatch, eventfd::EventFd, logging, sync::lock, tasks::Tasks};
 use srd_core::{CloseCode, Endpoint, Qpn};
 use std::{
     collections::VecDeque,
@@ -136,6 +136,8 @@ pub(crate) struct EventQueue {
     watch: Option<EventWatch>,
     waiting: Mutex<VecDeque<AsyncEvent>>,
     dropped: AtomicU64,
+    /// Futures that wait for an event.
+    pub tasks: Tasks,
 }
 
 impl EventQueue {
@@ -145,6 +147,7 @@ impl EventQueue {
             watch,
             waiting: Mutex::new(VecDeque::new()),
             dropped: AtomicU64::new(0),
+            tasks: Tasks::default(),
         })
     }
 
@@ -165,6 +168,8 @@ impl EventQueue {
         }
         waiting.push_back(event);
         self.fd.add();
+        drop(waiting);
+        self.tasks.wake();
     }
 
     pub(crate) fn pop(&self) -> Option<AsyncEvent> {

@@ -106,7 +106,7 @@ impl Nic {
             shared.common.events.push(AsyncEvent::DeviceFatal);
         }
         self.tables.requests_end();
-        shared.stop.end();
+        shared.end();
         // Requests that were posted meanwhile end as well.
         self.tables.requests_end();
         shared.failed.store(true, Ordering::SeqCst);
@@ -129,6 +129,7 @@ impl Tables {
                 let op = completion_op(slot.op);
                 ends.push((side.core.send_cq.id, ended(slot.wr_id, STATUS, op, slot.qpn)));
                 side.core.sq_slots.give(1);
+                side.core.counters.count(op, STATUS);
             }
         }
         for side in self.qps.iter_mut().flatten() {
@@ -143,11 +144,13 @@ impl Tables {
             for wr_id in recvs.chain(posted) {
                 ends.push((core.recv_cq.id, ended(wr_id, STATUS, CompletionOp::Recv, qpn)));
                 core.rq_slots.give(1);
+                core.counters.count(CompletionOp::Recv, STATUS);
             }
             while let Ok(entry) = side.sends.pop() {
                 let op = completion_op(entry.wr.op);
                 ends.push((core.send_cq.id, ended(entry.wr.wr_id, STATUS, op, qpn)));
                 core.sq_slots.give(1);
+                core.counters.count(op, STATUS);
             }
         }
         for (cq, entry) in ends {

@@ -9,7 +9,7 @@
 //! with the reason why not ([`Status`]).
 //!
 //! ```
-//! use srd::{Access, Device, DeviceConfig, Progress, QpInit, SendWr};
+//! use srd::{Access, Device, DeviceConfig, Progress, QKey, QpInit, SendWr};
 //! use std::time::Duration;
 //!
 //! let open = || {
@@ -22,29 +22,40 @@
 //! let (cq_a, cq_b) = (a.cq_create(16)?, b.cq_create(16)?);
 //! let qp_a = pd_a.qp_create(&QpInit::srd(&cq_a, &cq_a))?;
 //! let qp_b = pd_b.qp_create(&QpInit::srd(&cq_b, &cq_b))?;
-//! qp_a.activate(1)?;
-//! qp_b.activate(1)?;
+//! qp_a.activate(QKey(1))?;
+//! qp_b.activate(QKey(1))?;
 //!
 //! // RDMA needs an address handle for the requester at the responder.
 //! let (to_b, _to_a) = (pd_a.ah_create(b.ip())?, pd_b.ah_create(a.ip())?);
 //! let source = pd_a.mr_allocate(1 << 20, Access::LOCAL_WRITE)?;
-//! let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-//! let target = pd_b.mr_allocate(1 << 20, all)?;
+//! let target = pd_b.mr_allocate(1 << 20, Access::ALL)?;
 //! source.write_at(0, &[0xAB; 1 << 20])?;
 //!
 //! // Write a mebibyte into B's memory, then read half of it back.
-//! let write = SendWr::write(1, &to_b, qp_b.qpn(), 1).remote(target.addr(), target.rkey());
+//! let write = SendWr::write(1, &to_b, qp_b.qpn(), QKey(1)).remote(target.addr(), target.rkey());
 //! qp_a.post_send(&write.sges(&[source.sge(0, 1 << 20)]))?;
 //! cq_a.wait(Duration::from_secs(20))?.expect("in time").ok()?;
 //! assert_eq!(target.to_vec(0, 1 << 20)?, [0xAB; 1 << 20]);
 //!
 //! target.write_at(0, &[0xCD; 1 << 19])?;
-//! let read = SendWr::read(2, &to_b, qp_b.qpn(), 1).remote(target.addr(), target.rkey());
+//! let read = SendWr::read(2, &to_b, qp_b.qpn(), QKey(1)).remote(target.addr(), target.rkey());
 //! qp_a.post_send(&read.sges(&[source.sge(0, 1 << 19)]))?;
 //! cq_a.wait(Duration::from_secs(20))?.expect("in time").ok()?;
 //! assert_eq!(source.to_vec(0, 1 << 19)?, [0xCD; 1 << 19]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Two processes tell each other a [`PeerInfo`], and a [`RemoteMemory`] for RDMA, as text: the
+//! example `pair` does so over TCP (`cargo run -p srd --example pair`).
+//!
+//! # Waiting
+//!
+//! [`CompletionQueue::wait`] sleeps for a completion, [`CompletionQueue::poll`] does not; a
+//! [`CompletionChannel`] has a descriptor for `poll` and `epoll`. With the feature `async`, which
+//! is on by default and brings no dependency, [`CompletionQueue::next`], [`Device::event_next`]
+//! and [`PathEvents::next`] are futures for any executor: the example `tasks` is two processes
+//! under tokio (`cargo run -p srd --example tasks`). [`Progress`] advises on who should drive the
+//! device, and [`Status`] on what to do about requests that failed.
 //!
 //! # How it runs
 //!
@@ -67,6 +78,7 @@ mod channel;
 mod completion;
 mod config;
 mod copy;
+mod counter;
 mod counters;
 mod cq;
 mod crowd;
@@ -83,6 +95,7 @@ mod failed;
 mod fork;
 mod interface;
 mod key_watch;
+mod keys;
 mod logging;
 mod mem;
 mod mirror;
@@ -92,6 +105,7 @@ mod open;
 mod path_events;
 mod paths_control;
 mod pd;
+mod peer_info;
 mod place;
 mod post;
 mod posts;
@@ -106,8 +120,15 @@ mod shards;
 mod share;
 mod status;
 mod sync;
+#[cfg(feature = "async")]
+mod tasks;
+#[cfg(not(feature = "async"))]
+#[path = "no_tasks.rs"]
+mod tasks;
 mod thread;
 mod turn;
+#[cfg(feature = "async")]
+mod wakers;
 
 pub use ah::AddressHandle;
 pub use cancel::Uncancelled;
@@ -117,29 +138,33 @@ pub use config::{
     Bind, DatapathWrap, DeviceAttr, DeviceConfig, EngineTune, PortAttr, Progress, SecretsSink,
     UdpTune, caps, gid_from_ip, ip_from_gid,
 };
+pub use counter::{COUNTERS_MAX, CompletionCounter, CountedOp};
 pub use counters::{DeviceCounters, PARSE_ERROR_KINDS};
 pub use cq::{CompletionQueue, CqInit};
 pub use device::Device;
 pub use error::{DeviceError, Error, PostError};
 pub use events::AsyncEvent;
 pub use interface::{InterfaceAddress, interface_addresses};
+pub use keys::{Access, LKey, QKey, RKey};
 pub use logging::log_from_env;
 pub use mr::{MemoryRegion, Sge};
 pub use path_events::{PATH_EVENTS_MAX, PathEvent, PathEvents, PathState};
 pub use pd::ProtectionDomain;
+pub use peer_info::{PeerInfo, PeerInfoError, RemoteMemory};
 pub use post::{Data, Faults, RecvWr, SendWr};
-pub use qp::{QpInit, QueuePair};
+pub use qp::{QpAttr, QpInit, QpModify, QueuePair};
 pub use queue::{
     CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX, RECV_SGES_MAX,
     SEND_SGES_MAX,
 };
 
+pub use rails::Rails;
 pub use sealing::SealStatus;
 pub use settings::{SETTINGS_FILE, SettingsFile, setting, settings_file};
 pub use shards::SHARDS_MAX;
 pub use srd_core::{
-    Access, AhId, CloseCode, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState,
-    QpType, Qpn, Span, Status,
+    AhId, CloseCode, ContextStats, CqId, Endpoint, Opcode, PdId, QpState, QpType, Qpn, Span,
+    Status,
     config::{HostPolicy, PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
     limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE, RNR_RETRY_LONG},
     path::PathStats,

@@ -1,8 +1,9 @@
 //! Registered memory as the device sees it: an address range that stays valid while anything
 //! refers to it. The one place that reads and writes user memory.
 
+use crate::Access;
 use crate::copy::copy_shared;
-use srd_core::{Access, PdId};
+use srd_core::PdId;
 use srd_datapath::Part;
 use std::{io, ptr};
 
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_at_both_ends() {
-        let m = Memory::owned(100, Access(Access::LOCAL_WRITE), PdId(1)).unwrap();
+        let m = Memory::owned(100, Access::LOCAL_WRITE, PdId(1)).unwrap();
         assert_eq!(m.addr() % 4096, 0);
         assert!(m.write(90, &[7; 10]) && !m.write(91, &[7; 10]) && !m.write(usize::MAX, &[1]));
         let mut out = [0; 10];

@@ -1,13 +1,13 @@
 //! Memory regions: what the device and peers may read and write.
 
 use crate::{
-    Device, Error, ProtectionDomain,
+    Access, Device, Error, LKey, ProtectionDomain, RKey,
     mem::Memory,
     nic::Nic,
     queue::{Piece, WrData},
     regions::{RegionId, RegionView},
 };
-use srd_core::{Access, MrKey, Status, WrHandle};
+use srd_core::{MrKey, Status, WrHandle};
 use std::sync::Arc;
 
 /// A piece of registered memory in a work request, addressed as its region is.
@@ -19,7 +19,7 @@ pub struct Sge {
     /// Length in bytes.
     pub len: u32,
     /// Key of the region.
-    pub lkey: u32,
+    pub lkey: LKey,
 }
 
 /// A registered memory region.
@@ -73,7 +73,7 @@ impl MemoryRegion {
     fn enter(pd: &ProtectionDomain, memory: Memory) -> Result<Self, Error> {
         let device = pd.device();
         let memory = Arc::new(memory);
-        let (addr, len, access) = (memory.addr(), memory.len() as u64, memory.access());
+        let (addr, len, access) = (memory.addr(), memory.len() as u64, memory.access().to_core());
         let register = |nic: &mut Nic, chosen: Option<(MrKey, RegionId)>| {
             let key = match chosen {
                 None => nic.engine.mr_register(pd.id(), addr, len, access),
@@ -94,13 +94,13 @@ impl MemoryRegion {
     }
 
     /// Key for local use, in an [`Sge`].
-    pub fn lkey(&self) -> u32 {
-        self.key.0
+    pub fn lkey(&self) -> LKey {
+        LKey(self.key.0)
     }
 
     /// Key that peers name in RDMA requests.
-    pub fn rkey(&self) -> u32 {
-        self.key.0
+    pub fn rkey(&self) -> RKey {
+        RKey(self.key.0)
     }
 
     /// Address of the first byte, as work requests and peers name it.
@@ -174,13 +174,9 @@ impl MemoryRegion {
 const OUTSIDE: Error = Error::Invalid("the range lies outside the memory region");
 
 fn check(pd: &ProtectionDomain, len: usize, access: Access) -> Result<(), Error> {
-    const ALL: u8 = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     pd.device().shared().check()?;
     if len == 0 || len as u64 > pd.device().attr().max_mr_size {
         return Err(Error::Invalid("the length of a memory region must be from 1 to max_mr_size"));
-    }
-    if access.0 & !ALL != 0 {
-        return Err(Error::Invalid("unknown access right"));
     }
     if access.allows(Access::REMOTE_WRITE) && !access.allows(Access::LOCAL_WRITE) {
         return Err(Error::Invalid("REMOTE_WRITE needs LOCAL_WRITE"));

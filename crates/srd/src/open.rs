@@ -175,8 +175,9 @@ fn engine_of(config: &mut DeviceConfig, nets: &[Net]) -> Result<EngineConfig, De
     if let Some(bytes) = net.rx_budget_bytes {
         engine.rx_budget_bytes = bytes;
     }
-    if let Some(rate) = net.line_bytes_per_sec {
-        engine.line_set(rate);
+    match net.line_bytes_per_sec {
+        Some(rate) => engine.line_set(rate),
+        None => engine.line_unknown(),
     }
     if let Some(tune) = config.tune.take() {
         tune(&mut engine);

@@ -8,7 +8,9 @@ use crate::{
     error::Error,
     eventfd::{EventFd, poll_readable},
     sync::lock,
+    tasks::Tasks,
 };
+use arrayvec::ArrayVec;
 use srd_core::{
     Time,
     events::{Event, Observer},
@@ -91,6 +93,8 @@ struct Queue {
     fd: EventFd,
     waiting: Mutex<VecDeque<PathEvent>>,
     missed: AtomicU64,
+    /// Futures that wait for a change.
+    tasks: Tasks,
 }
 
 impl Queue {
@@ -104,15 +108,21 @@ impl Queue {
             self.fd.add();
         }
         waiting.push_back(event);
+        drop(waiting);
+        self.tasks.wake();
     }
 }
 
 impl PathFeed {
     #[cold]
     fn push(&self, event: PathEvent) {
+        let mut live = ArrayVec::<Arc<Queue>, SUBSCRIPTIONS_MAX>::new();
         let mut list = lock(&self.list);
-        list.retain(|queue| queue.upgrade().map(|queue| queue.push(event)).is_some());
+        list.retain(|queue| queue.upgrade().map(|queue| live.push(queue)).is_some());
         self.wanted.store(!list.is_empty(), Ordering::Relaxed);
+        drop(list);
+        // A task that is woken may subscribe at once.
+        live.iter().for_each(|queue| queue.push(event));
     }
 
     fn subscribe(&self) -> Result<Arc<Queue>, Error> {
@@ -123,7 +133,8 @@ impl PathFeed {
             return Err(full);
         }
         let (fd, missed) = (EventFd::new().map_err(|_| full)?, AtomicU64::new(0));
-        let queue = Arc::new(Queue { fd, waiting: Mutex::default(), missed });
+        let (waiting, tasks) = (Mutex::default(), Tasks::default());
+        let queue = Arc::new(Queue { fd, waiting, missed, tasks });
         list.push(Arc::downgrade(&queue));
         self.wanted.store(true, Ordering::Relaxed);
         Ok(queue)
@@ -156,12 +167,12 @@ impl Observer for PathTap {
 /// caller's own turns.
 pub struct PathEvents {
     queue: Arc<Queue>,
-    _device: Device,
+    device: Device,
 }
 
 impl PathEvents {
     pub(crate) fn open(device: &Device, feed: &PathFeed) -> Result<Self, Error> {
-        Ok(Self { queue: feed.subscribe()?, _device: device.clone() })
+        Ok(Self { queue: feed.subscribe()?, device: device.clone() })
     }
 
     /// The oldest change that waits, if there is one.
@@ -181,6 +192,18 @@ impl PathEvents {
     pub fn wait(&self, timeout: Duration) -> std::io::Result<Option<PathEvent>> {
         let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         Ok(if poll_readable(self.queue.fd.as_raw_fd(), ms)? { self.get() } else { None })
+    }
+
+    /// The next change, as a future; see [`CompletionQueue::next`](crate::CompletionQueue::next).
+    ///
+    /// # Errors
+    /// When the device is shut down and no change is left; in a child of `fork`.
+    #[cfg(feature = "async")]
+    pub fn next(&self) -> impl Future<Output = Result<PathEvent, Error>> + Send + Unpin + '_ {
+        let device = &self.device;
+        crate::tasks::next_of(device, &self.queue.tasks, move |drive| {
+            device.take_driven(drive, || self.get())
+        })
     }
 
     /// Changes that were dropped so far because too many waited.
@@ -231,6 +254,30 @@ mod tests {
         drop((slow, quick));
         tap.event(Time(0), told(0));
         assert!(!feed.wanted.load(Ordering::Relaxed) && lock(&feed.list).is_empty());
+    }
+
+    /// A waker that subscribes, as an executor does that polls a task in `wake`.
+    #[cfg(feature = "async")]
+    struct Subscribes(Arc<PathFeed>, std::sync::mpsc::Sender<bool>);
+
+    #[cfg(feature = "async")]
+    impl std::task::Wake for Subscribes {
+        fn wake(self: Arc<Self>) {
+            self.1.send(self.0.list.try_lock().is_ok() && self.0.subscribe().is_ok()).unwrap();
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "async")]
+    fn a_task_may_subscribe_when_it_is_woken() {
+        let feed = Arc::new(PathFeed::default());
+        let (tx, rx) = std::sync::mpsc::channel();
+        let queue = feed.subscribe().unwrap();
+        let waker = Arc::new(Subscribes(Arc::clone(&feed), tx)).into();
+        let mut places = [crate::wakers::Place::new(&queue.tasks)];
+        assert!(crate::wakers::wait(&mut places, &waker, || None::<()>).is_pending());
+        PathTap(Arc::clone(&feed)).event(Time(0), told(1));
+        assert_eq!(rx.try_recv(), Ok(true), "the list of subscriptions is not locked");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Protection domains: which objects may be used together.
 
-use crate::{AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair, nic::Nic};
-use srd_core::{Access, PdId};
+use crate::{Access, AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair, nic::Nic};
+use srd_core::PdId;
 use std::{net::IpAddr, sync::Arc};
 
 /// A protection domain. Memory regions, address handles and queue pairs can be used together if
@@ -51,12 +51,12 @@ impl ProtectionDomain {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Allocates and registers `len` zeroed bytes. `access` is a sum of bits of [`Access`].
+    /// Allocates and registers `len` zeroed bytes.
     ///
     /// # Errors
     /// A length of 0, not enough memory, a full table, or a device that is not usable.
-    pub fn mr_allocate(&self, len: usize, access: u8) -> Result<MemoryRegion, Error> {
-        MemoryRegion::allocate(self, len, Access(access))
+    pub fn mr_allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        MemoryRegion::allocate(self, len, access)
     }
 
     /// Registers memory of the caller's under its own address.
@@ -73,7 +73,7 @@ impl ProtectionDomain {
         &self,
         base: *mut u8,
         len: usize,
-        access: u8,
+        access: Access,
     ) -> Result<MemoryRegion, Error> {
         // SAFETY: promised by the caller.
         unsafe { self.mr_register_at(base, len, base.addr() as u64, access) }
@@ -92,10 +92,10 @@ impl ProtectionDomain {
         base: *mut u8,
         len: usize,
         addr: u64,
-        access: u8,
+        access: Access,
     ) -> Result<MemoryRegion, Error> {
         // SAFETY: promised by the caller.
-        unsafe { MemoryRegion::register(self, base, len, addr, Access(access)) }
+        unsafe { MemoryRegion::register(self, base, len, addr, access) }
     }
 
     /// Creates an address handle for the host at `ip`. The queue pair number of each request

@@ -344,16 +344,17 @@ impl Emitter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Access;
     use crate::mem::Memory;
     use crate::nic::WrSlot;
-    use srd_core::{Access, Opcode, PdId, Qpn, WrHandle};
+    use srd_core::{Opcode, PdId, Qpn, WrHandle};
     use std::sync::Arc;
 
     /// A region per length, and a list of pieces 4 bytes into each.
     fn pieces(lens: &[u32]) -> (Regions, Vec<Piece>) {
         let mut regions = Regions::default();
         let enter = |(key, &len): (usize, &u32)| {
-            let access = Access(Access::LOCAL_WRITE);
+            let access = Access::LOCAL_WRITE;
             let memory = Memory::owned(len as usize + 8, access, PdId(0)).unwrap();
             Piece { region: regions.insert(key as u32, Arc::new(memory)), offset: 4, len }
         };

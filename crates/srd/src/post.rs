@@ -1,14 +1,14 @@
 //! Posting: every check that needs no engine, then a push into the ring. Never blocks.
 
 use crate::{
-    AddressHandle, PostError, QueuePair, Sge, caps,
+    Access, AddressHandle, PostError, QKey, QueuePair, RKey, RemoteMemory, Sge, caps,
     queue::{Piece, RecvEntry, SEND_SGES_MAX, SendEntry, WrData},
     regions::RegionCache,
     sync::lock,
 };
 use arrayvec::ArrayVec;
 use srd_core::{
-    Access, Opcode, QpState, QpType, Qpn, Status,
+    Opcode, QpState, QpType, Qpn, Status,
     limits::{GRH_BYTES, RDMA_BYTES_MAX},
 };
 
@@ -51,13 +51,27 @@ pub enum Data<'a> {
 ///
 /// ```
 /// # fn f(ah: &srd::AddressHandle, peer: srd::Qpn, mr: &srd::MemoryRegion) {
-/// use srd::SendWr;
-/// let hello = SendWr::send(1, ah, peer, 0x11).inline(b"hello");
+/// use srd::{QKey, RKey, SendWr};
+/// let hello = SendWr::send(1, ah, peer, QKey(0x11)).inline(b"hello");
 /// let pieces = [mr.sge(0, 4096)];
-/// let block = SendWr::write(2, ah, peer, 0x11).remote(0x7f00_0000_1000, 42).sges(&pieces).imm(9);
+/// let block = SendWr::write(2, ah, peer, QKey(0x11))
+///     .remote(0x7f00_0000_1000, RKey(42))
+///     .sges(&pieces)
+///     .imm(9);
+/// # }
+/// ```
+///
+/// Its functions return the changed request and leave the former as it is:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # fn f(ah: &srd::AddressHandle, peer: srd::Qpn) {
+/// let hello = srd::SendWr::send(1, ah, peer, srd::QKey(0x11));
+/// hello.inline(b"hello");
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use = "a request has no effect until it is posted, and its functions return a changed one"]
 pub struct SendWr<'a> {
     /// A number of the caller's, returned in the completion.
     pub wr_id: u64,
@@ -68,11 +82,11 @@ pub struct SendWr<'a> {
     /// The destination queue pair.
     pub dst_qpn: Qpn,
     /// The destination's Q_Key.
-    pub qkey: u32,
+    pub qkey: QKey,
     /// Local data.
     pub data: Data<'a>,
     /// RDMA: key of the remote region.
-    pub rkey: u32,
+    pub rkey: RKey,
     /// RDMA: first byte there, in the region's own addresses.
     pub raddr: u64,
     /// Immediate data, for the operations that carry some.
@@ -80,30 +94,35 @@ pub struct SendWr<'a> {
 }
 
 impl<'a> SendWr<'a> {
-    fn new(op: Opcode, wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+    fn new(op: Opcode, wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: QKey) -> Self {
         let data = Data::Sges(&[]);
-        Self { wr_id, op, ah, dst_qpn, qkey, data, rkey: 0, raddr: 0, imm: 0 }
+        Self { wr_id, op, ah, dst_qpn, qkey, data, rkey: RKey(0), raddr: 0, imm: 0 }
     }
 
     /// A message of at most one MTU; it has no data until data is given.
-    pub fn send(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+    pub fn send(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: QKey) -> Self {
         Self::new(Opcode::Send, wr_id, ah, dst_qpn, qkey)
     }
 
     /// An RDMA write of at most 1 GiB.
-    pub fn write(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+    pub fn write(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: QKey) -> Self {
         Self::new(Opcode::Write, wr_id, ah, dst_qpn, qkey)
     }
 
     /// An RDMA read of at most 1 GiB into the local data's memory.
-    pub fn read(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+    pub fn read(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: QKey) -> Self {
         Self::new(Opcode::Read, wr_id, ah, dst_qpn, qkey)
     }
 
     /// Sets where to write to or read from: address and rkey of the peer's region.
-    pub fn remote(mut self, raddr: u64, rkey: u32) -> Self {
+    pub fn remote(mut self, raddr: u64, rkey: RKey) -> Self {
         (self.raddr, self.rkey) = (raddr, rkey);
         self
+    }
+
+    /// Sets where to write to or read from: the region of the peer's, from this byte on.
+    pub fn remote_at(self, memory: &RemoteMemory, offset: u64) -> Self {
+        self.remote(memory.addr.wrapping_add(offset), memory.rkey)
     }
 
     /// Local data in registered memory.
@@ -131,12 +150,36 @@ impl<'a> SendWr<'a> {
 }
 
 /// A receive request. A UD receive needs 40 bytes more than the message.
+///
+/// ```
+/// # fn f(qp: &srd::QueuePair, mr: &srd::MemoryRegion) -> Result<(), srd::PostError> {
+/// use srd::RecvWr;
+/// qp.post_recv(&RecvWr::recv(7).sges(&[mr.sge(0, 4096)]))?;
+/// qp.post_recv(&RecvWr::recv(8))?; // for a write with immediate, which fills no buffer
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use = "a request has no effect until it is posted, and its functions return a changed one"]
 pub struct RecvWr<'a> {
     /// A number of the caller's, returned in the completion.
     pub wr_id: u64,
     /// Where the message is placed, in order. May be empty for messages without data.
     pub sges: &'a [Sge],
+}
+
+impl<'a> RecvWr<'a> {
+    /// A receive without buffers, until buffers are given: for messages without data, and for the
+    /// notice of a write with immediate.
+    pub const fn recv(wr_id: u64) -> Self {
+        Self { wr_id, sges: &[] }
+    }
+
+    /// Where the message is placed, in order.
+    pub const fn sges(mut self, sges: &'a [Sge]) -> Self {
+        self.sges = sges;
+        self
+    }
 }
 
 impl QueuePair {
@@ -201,7 +244,6 @@ impl QueuePair {
         wrs: impl Iterator<Item = SendWr<'a>>,
         faults: Faults,
     ) -> Result<(), PostError> {
-        let shared = self.device().shared();
         let core = &self.core;
         let mut sq = lock(&core.sq);
         let mut entries = Vec::new();
@@ -213,7 +255,7 @@ impl QueuePair {
         if core.sq_slots.limit() - core.sq_slots.used() < n {
             return Err(PostError::QueueFull);
         }
-        if !shared.sends_have_room() {
+        if !self.shard.sends_have_room() {
             return Err(PostError::NoRoom);
         }
         let taken = (0..n).take_while(|_| core.send_cq.slots.take()).count() as u32;
@@ -260,9 +302,9 @@ impl QueuePair {
                 op: wr.op,
                 ah: wr.ah.id(),
                 dst_qpn: wr.dst_qpn,
-                qkey: wr.qkey,
+                qkey: wr.qkey.0,
                 len: len as u32,
-                rkey: wr.rkey,
+                rkey: wr.rkey.0,
                 raddr: wr.raddr,
                 imm: wr.imm,
             },
@@ -387,7 +429,7 @@ impl QueuePair {
         written: bool,
     ) -> Result<Piece, PostError> {
         let views = &self.shard.common.regions;
-        let region = regions.get(views, sge.lkey).ok_or(PostError::BadLkey)?;
+        let region = regions.get(views, sge.lkey.0).ok_or(PostError::BadLkey)?;
         if region.pd != self.core.pd {
             return Err(PostError::WrongPd);
         }

@@ -4,9 +4,9 @@ use crate::{
     completion::{CompletionOp, WorkCompletion},
     device::Shared,
     nic::{CqSide, Nic, QpSide, RecvSlot},
-    queue::{CqEntry, copy_of},
+    queue::{CqCore, CqEntry, QpCore, copy_of},
 };
-use srd_core::{CqId, Opcode, PostRefusal, Qpn, Status, Time};
+use srd_core::{Opcode, PostRefusal, Qpn, Status, Time};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -121,11 +121,27 @@ impl Nic {
 
     /// Takes receives until there is none or one must wait; returns their number.
     fn take_recvs(&mut self, qp: &mut QpSide) -> usize {
+        let (posted, mut taken) = (qp.recvs.slots(), 0);
+        loop {
+            let (more, refused) = self.take_recvs_to_refusal(qp, posted - taken);
+            taken += more;
+            let Some((refusal, wr_id)) = refused else { return taken };
+            // After its place in the ring is free, and before its completion can be seen.
+            qp.core.rq_slots.give(1);
+            self.refuse(refusal, &qp.core, &qp.core.recv_cq, wr_id, CompletionOp::Recv);
+        }
+    }
+
+    /// Takes at most `n` receives, up to one that the engine refuses.
+    fn take_recvs_to_refusal(
+        &mut self,
+        qp: &mut QpSide,
+        n: usize,
+    ) -> (usize, Option<(Refusal, u64)>) {
         let QpSide { core, recvs, recv_slots, held, .. } = qp;
-        let n = recvs.slots();
-        let Ok(chunk) = recvs.read_chunk(n) else { return 0 };
+        let Ok(chunk) = recvs.read_chunk(n) else { return (0, None) };
         let (older, newer) = chunk.as_slices();
-        let mut taken = 0;
+        let (mut taken, mut refused) = (0, None);
         let panic = caught(|| {
             for entry in older.iter().chain(newer) {
                 match self.engine.post_recv(core.qpn, &entry.wr).map_err(Refusal::from) {
@@ -143,27 +159,43 @@ impl Nic {
                         *held = true;
                         break;
                     }
-                    Err(refusal) => {
-                        let op = CompletionOp::Recv;
-                        self.refuse(refusal, core.recv_cq.id, entry.wr.wr_id, op, core.qpn);
-                        core.rq_slots.give(1);
-                    }
+                    Err(refusal) => refused = Some((refusal, entry.wr.wr_id)),
                 }
                 taken += 1;
+                if refused.is_some() {
+                    break;
+                }
             }
         });
         // A request that the engine holds must not stay in the ring, even after a panic.
         chunk.commit(taken);
-        panic.map_or(taken, |panic| resume_unwind(panic))
+        panic.map_or((taken, refused), |panic| resume_unwind(panic))
     }
 
     /// Takes sends until there is none or one must wait; returns their number.
     fn take_sends(&mut self, now: Time, qp: &mut QpSide) -> usize {
+        let (posted, mut taken) = (qp.sends.slots(), 0);
+        loop {
+            let (more, refused) = self.take_sends_to_refusal(now, qp, posted - taken);
+            taken += more;
+            let Some((refusal, wr_id, op)) = refused else { return taken };
+            // As for receives.
+            qp.core.sq_slots.give(1);
+            self.refuse(refusal, &qp.core, &qp.core.send_cq, wr_id, op);
+        }
+    }
+
+    /// Takes at most `n` sends, up to one that the engine refuses.
+    fn take_sends_to_refusal(
+        &mut self,
+        now: Time,
+        qp: &mut QpSide,
+        n: usize,
+    ) -> (usize, Option<(Refusal, u64, CompletionOp)>) {
         let QpSide { core, sends, held, .. } = qp;
-        let n = sends.slots();
-        let Ok(chunk) = sends.read_chunk(n) else { return 0 };
+        let Ok(chunk) = sends.read_chunk(n) else { return (0, None) };
         let (older, newer) = chunk.as_slices();
-        let mut taken = 0;
+        let (mut taken, mut refused) = (0, None);
         let panic = caught(|| {
             for entry in older.iter().chain(newer) {
                 // Deregistered between post and now: the same result as if deregistered a little
@@ -182,24 +214,28 @@ impl Nic {
                         break;
                     }
                     Err(refusal) => {
-                        let op = completion_op(entry.wr.op);
-                        self.refuse(refusal, core.send_cq.id, entry.wr.wr_id, op, core.qpn);
-                        core.sq_slots.give(1);
+                        refused = Some((refusal, entry.wr.wr_id, completion_op(entry.wr.op)));
                     }
                 }
                 taken += 1;
+                if refused.is_some() {
+                    break;
+                }
             }
         });
         // A request that the engine holds must not stay in the ring, even after a panic.
         chunk.commit(taken);
-        panic.map_or(taken, |panic| resume_unwind(panic))
+        panic.map_or((taken, refused), |panic| resume_unwind(panic))
     }
 
     /// Ends a request that the engine did not take.
-    fn refuse(&mut self, refusal: Refusal, cq: CqId, wr_id: u64, op: CompletionOp, qpn: Qpn) {
-        let Some(Some(side)) = self.tables.cqs.get_mut(usize::from(cq.0)) else { return };
+    fn refuse(&mut self, refusal: Refusal, qp: &QpCore, cq: &CqCore, wr_id: u64, op: CompletionOp) {
+        let Some(Some(side)) = self.tables.cqs.get_mut(usize::from(cq.id.0)) else { return };
         match refusal {
-            Refusal::Ended(status) => side.push(ended(wr_id, status, op, qpn)),
+            Refusal::Ended(status) => {
+                qp.counters.count(op, status);
+                side.push(ended(wr_id, status, op, qp.qpn));
+            }
             Refusal::Held | Refusal::Dropped => side.core.slots.give(1),
         }
     }

@@ -1,8 +1,9 @@
 //! Queue pairs.
 
 use crate::{
-    CompletionQueue, Device, Error, ProtectionDomain,
+    CompletionQueue, Device, Error, ProtectionDomain, QKey,
     budget::QueueSlots,
+    counter::{Attached, QpCounters},
     device::Shared,
     nic::{Nic, QpSide},
     queue::{
@@ -11,7 +12,7 @@ use crate::{
     },
     sync::lock,
 };
-use srd_core::{QpAttr, QpModify, QpState, QpType, Qpn, WrHandle, limits};
+use srd_core::{QpState, QpType, Qpn, WrHandle, limits};
 use std::{
     fmt,
     sync::{Arc, Mutex, atomic::AtomicU8},
@@ -85,6 +86,43 @@ impl<'a> QpInit<'a> {
     }
 }
 
+/// Change of a queue pair; [`QueuePair::modify`] leaves alone what is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QpModify {
+    /// The new state; refused if the state machine has no such transition.
+    pub state: Option<QpState>,
+    /// Q_Key; required for the transition from RESET to INIT.
+    pub qkey: Option<QKey>,
+    /// RNR retries, 0 to 8: 7 = for ever, 8 = for about a minute. Changes only together with the
+    /// transition from RTR to RTS.
+    pub rnr_retry: Option<u8>,
+}
+
+impl QpModify {
+    fn to_core(self) -> srd_core::QpModify {
+        let Self { state, qkey, rnr_retry } = self;
+        srd_core::QpModify { state, qkey: qkey.map(|key| key.0), rnr_retry }
+    }
+}
+
+/// Attributes of a queue pair.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct QpAttr {
+    /// Present state.
+    pub state: QpState,
+    /// Q_Key that a message must carry to be accepted.
+    pub qkey: QKey,
+    /// RNR retries, 0 to 8; see [`QpModify::rnr_retry`].
+    pub rnr_retry: u8,
+    /// Depth of the send queue.
+    pub sq_depth: u32,
+    /// Depth of the receive queue.
+    pub rq_depth: u32,
+    /// Whether a peer's write with immediate consumes no receive.
+    pub unsolicited_write_recv: bool,
+}
+
 /// A queue pair. Posting is safe from several threads; dropping it destroys it: outstanding
 /// requests are withdrawn without completion, and completions not yet polled are removed.
 pub struct QueuePair {
@@ -94,6 +132,8 @@ pub struct QueuePair {
     pub(crate) shard: Arc<Shared>,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
+    /// Dropped after the queue pair has left the shard: then no counter changes any more.
+    pub(crate) attached: Mutex<Vec<Attached>>,
 }
 
 impl fmt::Debug for QueuePair {
@@ -158,6 +198,7 @@ impl QueuePair {
             send_sges_max: init.send_sges_max as usize,
             recv_sges_max: init.recv_sges_max as usize,
             inline_bytes_max: init.inline_bytes_max as usize,
+            counters: QpCounters::default(),
         });
         nic.tables.qps[usize::from(qpn.index())] = Some(Box::new(QpSide {
             core: Arc::clone(&core),
@@ -174,6 +215,7 @@ impl QueuePair {
             shard: Arc::clone(shard),
             send_cq: init.send_cq.clone(),
             recv_cq: init.recv_cq.clone(),
+            attached: Mutex::default(),
         })
     }
 
@@ -230,7 +272,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// The queue pair is not in RESET, or the device is not usable.
-    pub fn activate(&self, qkey: u32) -> Result<(), Error> {
+    pub fn activate(&self, qkey: QKey) -> Result<(), Error> {
         self.activate_with(qkey, limits::RNR_RETRY_LONG)
     }
 
@@ -239,7 +281,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// As [`QueuePair::activate`]; also when `rnr_retry` is above 8.
-    pub fn activate_with(&self, qkey: u32, rnr_retry: u8) -> Result<(), Error> {
+    pub fn activate_with(&self, qkey: QKey, rnr_retry: u8) -> Result<(), Error> {
         let to = |state| QpModify { state: Some(state), ..QpModify::default() };
         let rnr_retry = (self.kind() == QpType::Srd).then_some(rnr_retry);
         self.modify(QpModify { qkey: Some(qkey), ..to(QpState::Init) })?;
@@ -260,7 +302,7 @@ impl QueuePair {
         let index = usize::from(self.core.qpn.index());
         nic.take_posts_of(shared, now, index);
         nic.engine
-            .qp_modify(now, self.core.qpn, change)
+            .qp_modify(now, self.core.qpn, change.to_core())
             .map_err(|e| Error::from_core(e, "queue pair state or attribute"))?;
         if let Some(state) = change.state {
             self.core.set_state(state);
@@ -282,7 +324,16 @@ impl QueuePair {
     /// The device is not usable.
     pub fn query(&self) -> Result<QpAttr, Error> {
         let nic = self.shard.nic()?;
-        nic.engine.qp_query(self.core.qpn).map_err(|e| Error::from_core(e, "queue pair"))
+        let attr = nic.engine.qp_query(self.core.qpn);
+        let attr = attr.map_err(|e| Error::from_core(e, "queue pair"))?;
+        Ok(QpAttr {
+            state: attr.state,
+            qkey: QKey(attr.qkey),
+            rnr_retry: attr.rnr_retry,
+            sq_depth: attr.init.sq_depth,
+            rq_depth: attr.init.rq_depth,
+            unsolicited_write_recv: attr.init.unsolicited_write_recv,
+        })
     }
 }
 

@@ -5,7 +5,9 @@ use crate::{
     budget::{CqSlots, QueueSlots},
     channel::ChannelCore,
     completion::WorkCompletion,
+    counter::QpCounters,
     regions::{RegionCache, RegionId},
+    tasks::Tasks,
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
@@ -249,6 +251,8 @@ pub(crate) struct CqCore {
     /// Threads asleep until a completion arrives.
     pub sleepers: AtomicU32,
     pub bed: (Mutex<()>, Condvar),
+    /// Futures that wait for a completion.
+    pub tasks: Tasks,
 }
 
 /// State shared by the user's and the engine's side of a queue pair.
@@ -267,6 +271,7 @@ pub(crate) struct QpCore {
     pub send_sges_max: usize,
     pub recv_sges_max: usize,
     pub inline_bytes_max: usize,
+    pub counters: QpCounters,
 }
 
 impl CqCore {

@@ -5,9 +5,11 @@ use srd_datapath::udp::same_network;
 use std::net::IpAddr;
 
 /// Local addresses on further rails, and the length of the rails' networks in bits.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rails {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rails {
+    /// The addresses, without that of the device.
     pub ips: Vec<IpAddr>,
+    /// How many bits of an address name the network.
     pub prefix_bits: u8,
 }
 
@@ -15,6 +17,9 @@ impl Rails {
     /// Those of a device at `own`. The list has interfaces or addresses with the bits of their
     /// network, as `e1/16, 10.2.0.7/16`. The network of `own` may be in it, and is left out. A
     /// device on the loopback interface has the rails that are there.
+    ///
+    /// # Errors
+    /// The list is malformed, or names an interface that does not exist or has no address.
     pub fn of(list: &str, own: IpAddr) -> Result<Self, DeviceError> {
         let mut rails = Self::default();
         for (i, text) in list.split(',').map(str::trim).enumerate() {

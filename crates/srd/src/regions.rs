@@ -1,9 +1,9 @@
 //! The tables of registered regions: the engine's table, which owns the memory, and the view
 //! against which posts are checked.
 
-use crate::mem::Memory;
+use crate::{Access, mem::Memory};
 use rustc_hash::FxBuildHasher;
-use srd_core::{Access, PdId};
+use srd_core::PdId;
 use std::{
     collections::HashMap,
     sync::{
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn memory(len: usize) -> Arc<Memory> {
-        Arc::new(Memory::owned(len, Access(Access::LOCAL_WRITE), PdId(3)).unwrap())
+        Arc::new(Memory::owned(len, Access::LOCAL_WRITE, PdId(3)).unwrap())
     }
 
     #[test]

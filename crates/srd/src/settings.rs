@@ -41,7 +41,7 @@ enum Form {
 
 /// The variables that may be in the file. Those of single processes (statistics, launchers) may
 /// not.
-const NAMES: [(&str, Form); 17] = [
+const NAMES: [(&str, Form); 18] = [
     ("SRD_INTERFACE", Form::Text),
     ("SRD_IP", Form::Ips),
     ("SRD_DEVICE_NAME", Form::Text),
@@ -52,6 +52,7 @@ const NAMES: [(&str, Form); 17] = [
     ("SRD_SHARDS", Form::Number(1, SHARDS_MAX)),
     ("SRD_RAILS", Form::Text),
     ("SRD_PORT_BASE", Form::Number(1, u16::MAX - 255)),
+    ("SRD_PCI", Form::Words(&["none"])),
     ("SRD_KEY_FILE", Form::Path),
     ("SRD_SEAL", Form::Words(&["never", "prefer", "require"])),
     ("SRD_SHARE", Form::Words(&["0", "1"])),

@@ -8,12 +8,12 @@
 
 use crate::{
     Device, DeviceAttr, Error, PortAttr, QpInit, device::Shared, events::EventQueue,
-    failed::Holder, nic::Nic, regions::RegionViews, sync::lock,
+    failed::Holder, nic::Nic, regions::RegionViews, sync::lock, tasks::Tasks,
 };
 use srd_core::path::PathStats;
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, Weak,
-    atomic::{AtomicBool, AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
 };
 
 /// Most shards of a device. Each takes one of the 256 slots of its address; more processors than
@@ -26,6 +26,10 @@ pub(crate) struct Common {
     pub port: PortAttr,
     pub regions: RegionViews,
     pub events: EventQueue,
+    /// Futures that must learn when a shard has closed.
+    pub ending: Tasks,
+    /// Number of completion counters.
+    pub counters: AtomicU32,
     /// Whether a shard has failed: then all fail.
     failing: AtomicBool,
     /// Held while an object is created or destroyed in one shard after the other, so that all
@@ -43,6 +47,8 @@ impl Common {
             port,
             regions: RegionViews::default(),
             events,
+            ending: Tasks::default(),
+            counters: AtomicU32::new(0),
             failing: AtomicBool::new(false),
             commands: Mutex::default(),
             holder: Holder::default(),
@@ -143,6 +149,12 @@ impl Drop for InOrder<'_> {
 }
 
 impl Shared {
+    /// Closes it: nothing is accepted any more, and futures learn of it.
+    pub(crate) fn end(&self) {
+        self.stop.end();
+        self.common.ending.wake();
+    }
+
     /// What the shard's thread does last, where there are several: it fails or says goodbye, at the
     /// same time as the others.
     pub(crate) fn end_as_one_of_several(&self) {

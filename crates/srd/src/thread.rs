@@ -69,7 +69,7 @@ struct CloseOnExit<'a>(&'a Shared);
 
 impl Drop for CloseOnExit<'_> {
     fn drop(&mut self) {
-        self.0.stop.end();
+        self.0.end();
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::common;
 use crate::common::{ALL_ACCESS, Node, QKEY, THREAD, everywhere, mem_pair};
 use srd::{
-    Access, CompletionOp, Error, PostError, Progress, QpInit, QpModify, QpState, Qpn, RecvWr,
-    SendWr, Status,
+    Access, CompletionOp, Error, PostError, Progress, QKey, QpInit, QpModify, QpState, Qpn, RKey,
+    RecvWr, SendWr, Status,
 };
 
 #[test]
@@ -32,11 +32,11 @@ fn the_peer_refuses_with_the_right_status() {
         let foreign = foreign_pd.mr_allocate(64, ALL_ACCESS).unwrap();
 
         post(SendWr::send(0, &ah, no_such, QKEY), Status::RemoteBadDestQpn);
-        post(SendWr::send(0, &ah, qpn, QKEY + 1), Status::RemoteBadDestQpn);
+        post(SendWr::send(0, &ah, qpn, QKey(QKEY.0 + 1)), Status::RemoteBadDestQpn);
         post(write(8).remote(there.addr() + 93, there.rkey()), Status::RemoteBadAddress);
         post(write(8).remote(there.addr() - 1, there.rkey()), Status::RemoteBadAddress);
         post(write(8).remote(u64::MAX - 3, there.rkey()), Status::RemoteBadAddress);
-        post(write(8).remote(there.addr(), there.rkey() ^ 0x100), Status::RemoteBadAddress);
+        post(write(8).remote(there.addr(), RKey(there.rkey().0 ^ 0x100)), Status::RemoteBadAddress);
         post(write(8).remote(read_only.addr(), read_only.rkey()), Status::RemoteBadAddress);
         post(write(8).remote(foreign.addr(), foreign.rkey()), Status::RemoteBadAddress);
         let sges = [m.sge(0, 8)];
@@ -106,7 +106,7 @@ fn posts_are_refused_with_a_reason() {
     assert_eq!(refused(send.sges(&one(m.sge(0, 1001)))), PostError::BadLength);
     assert_eq!(refused(send.sges(&one(m.sge(1995, 6)))), PostError::OutOfBounds);
     let mut bad = m.sge(0, 1);
-    bad.lkey ^= 1;
+    bad.lkey.0 ^= 1;
     assert_eq!(refused(send.sges(&one(bad))), PostError::BadLkey);
     assert_eq!(refused(send.sges(&[m.sge(0, 1); 3])), PostError::TooManySges);
     assert_eq!(refused(send.inline(&[0; 81])), PostError::BadInline);
@@ -116,7 +116,7 @@ fn posts_are_refused_with_a_reason() {
     assert_eq!(refused(send.sges(&one(other.sge(0, 1)))), PostError::WrongPd);
     let foreign = other_pd.ah_create(b.device.ip()).unwrap();
     assert_eq!(refused(SendWr { ah: &foreign, ..send }), PostError::BadAh);
-    let constant = a.pd.mr_allocate(10, 0).unwrap();
+    let constant = a.pd.mr_allocate(10, Access::NONE).unwrap();
     let read = SendWr::read(1, &ah, b.qp.qpn(), QKEY);
     assert_eq!(refused(read.sges(&one(constant.sge(0, 1)))), PostError::BadAccess);
     let recv = |s| a.qp.post_recv(&RecvWr { wr_id: 1, sges: &[s] }).unwrap_err();
@@ -200,21 +200,21 @@ fn states_follow_the_table() {
     let refused = |change| matches!(qp.modify(change), Err(Error::Invalid(_)));
     assert!(refused(to(QpState::Init)), "a Q_Key is needed");
     assert!(refused(to(QpState::Rts)), "not from RESET");
-    qp.modify(QpModify { qkey: Some(5), ..to(QpState::Init) }).unwrap();
+    qp.modify(QpModify { qkey: Some(QKey(5)), ..to(QpState::Init) }).unwrap();
     assert!(refused(to(QpState::Rts)));
     qp.modify(to(QpState::Rtr)).unwrap();
     assert!(refused(QpModify { rnr_retry: Some(9), ..to(QpState::Rts) }), "0 to 8");
     assert_eq!(qp.state(), QpState::Rtr, "a refused change changes nothing");
     qp.modify(QpModify { rnr_retry: Some(3), ..to(QpState::Rts) }).unwrap();
     let attr = qp.query().unwrap();
-    assert_eq!((attr.state, attr.qkey, attr.rnr_retry), (QpState::Rts, 5, 3));
+    assert_eq!((attr.state, attr.qkey, attr.rnr_retry), (QpState::Rts, QKey(5), 3));
     qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
     qp.modify(to(QpState::Err)).unwrap();
     let wc = cq.wait(common::PATIENCE).unwrap().expect("flushed");
     assert_eq!((wc.wr_id, wc.status), (1, Status::Flushed));
     assert_eq!(qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }), Err(PostError::BadState));
     qp.modify(to(QpState::Reset)).unwrap();
-    qp.activate(6).unwrap();
+    qp.activate(QKey(6)).unwrap();
     assert_eq!(qp.state(), QpState::Rts);
 }
 
@@ -265,4 +265,40 @@ fn opening_says_what_to_do() {
     assert!(text(config).contains("power of two"));
     let config = srd::DeviceConfig::ip("192.0.2.1".parse().unwrap());
     assert!(text(config).contains("192.0.2.1"));
+}
+
+/// A request that the engine does not take leaves its place in the ring before its slot is free,
+/// and its slot is free before its completion can be seen.
+#[test]
+fn places_of_refused_requests_are_free_when_their_slots_are() {
+    const DEPTH: u32 = 16;
+    const REQUESTS: u64 = 100_000;
+    let (a, _b) = mem_pair(1000, THREAD);
+    let (pd, cq) = (a.pd_create().unwrap(), a.cq_create(4 * DEPTH).unwrap());
+    let mut init = QpInit::srd(&cq, &cq);
+    (init.sq_depth, init.rq_depth) = (DEPTH, DEPTH);
+    let qp = pd.qp_create(&init).unwrap();
+    qp.activate(QKEY).unwrap();
+    let ah = pd.ah_create(a.ip()).unwrap();
+    let nowhere = [srd::Sge { addr: 0, len: 1, lkey: srd::LKey(u32::MAX) }];
+    let (mut posted, mut ended) = (0, 0);
+    while ended < REQUESTS {
+        while posted < REQUESTS {
+            let wr = SendWr::send(posted, &ah, qp.qpn(), QKEY).sges(&nowhere);
+            match qp.enqueue_send(&wr, srd::Faults::AtCompletion) {
+                Ok(()) => posted += 1,
+                Err(e) => {
+                    assert_eq!(e, PostError::QueueFull);
+                    assert!(posted - ended >= u64::from(DEPTH), "a slot was held too long");
+                    break;
+                }
+            }
+        }
+        qp.doorbell();
+        while let Some(wc) = cq.poll_one().unwrap() {
+            assert_eq!((wc.wr_id, wc.status), (ended, Status::LocalInvalidLkey));
+            ended += 1;
+        }
+    }
+    assert_eq!(qp.sends_outstanding(), 0);
 }

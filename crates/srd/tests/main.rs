@@ -2,7 +2,9 @@
 
 mod common;
 
+mod counters;
 mod errors;
+mod examples;
 mod lifecycle;
 mod messages;
 mod overload;
@@ -16,4 +18,13 @@ mod sealed_rotation;
 mod shards;
 mod shared;
 mod slow_reader;
+mod tasks;
 mod ud;
+
+#[path = "../examples/pair.rs"]
+#[expect(dead_code, reason = "its command line is not used here")]
+mod pair;
+
+#[path = "../examples/tasks.rs"]
+#[expect(dead_code, reason = "its command line is not used here")]
+mod tasks_pair;

@@ -1,7 +1,7 @@
 //! Sends and receives.
 
 use crate::common::{Node, PATIENCE, QKEY, THREAD, everywhere, loopback_pair, mem_pair, pattern};
-use srd::{CompletionOp, Progress, RecvWr, SendWr, Status};
+use srd::{CompletionOp, Progress, QpModify, QpState, RecvWr, SendWr, Status, WorkCompletion};
 use std::time::Duration;
 
 /// One message from `a` to `b` with everything checked.
@@ -9,7 +9,7 @@ fn exchange(a: &Node, b: &Node, ah: &srd::AddressHandle, len: usize, imm: Option
     let (from, to) = (a.memory(len.max(1)), b.memory(len.max(1)));
     let bytes = pattern(len, len as u64 + 1);
     from.write_at(0, &bytes).unwrap();
-    b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[to.sge(0, len as u32)] }).unwrap();
+    b.qp.post_recv(&RecvWr::recv(1).sges(&[to.sge(0, len as u32)])).unwrap();
     let sges = [from.sge(0, len as u32)];
     let mut wr = SendWr::send(2, ah, b.qp.qpn(), QKEY).sges(&sges);
     if let Some(imm) = imm {
@@ -60,7 +60,7 @@ fn a_thousand_messages_arrive_once_whatever_happens_on_the_way() {
         let mut seen = vec![0_u32; 1000];
         for slot in 0..256 {
             let sges = [to.sge(slot * 1000, 1000)];
-            b.qp.post_recv(&RecvWr { wr_id: slot as u64, sges: &sges }).unwrap();
+            b.qp.post_recv(&RecvWr::recv(slot as u64).sges(&sges)).unwrap();
         }
         while sent < 1000 || received < 1000 {
             while posted < 1000 && posted - sent < 200 {
@@ -81,7 +81,7 @@ fn a_thousand_messages_arrive_once_whatever_happens_on_the_way() {
                 let expected = from.to_vec(number % 256 * 1000, 1000).unwrap();
                 assert_eq!(to.to_vec(slot * 1000, 1000).unwrap(), expected);
                 let sges = [to.sge(slot * 1000, 1000)];
-                b.qp.post_recv(&RecvWr { wr_id: wc.wr_id, sges: &sges }).unwrap();
+                b.qp.post_recv(&RecvWr::recv(wc.wr_id).sges(&sges)).unwrap();
                 received += 1;
             }
         }
@@ -101,7 +101,7 @@ fn two_pieces_are_gathered_and_scattered() {
     m1.write_at(0, &p1).unwrap();
     m2.write_at(0, &p2).unwrap();
     let parts = [to.sge(0, 10), to.sge(100, 1), to.sge(200, 100), to.sge(1000, 500)];
-    b.qp.post_recv(&RecvWr { wr_id: 1, sges: &parts }).unwrap();
+    b.qp.post_recv(&RecvWr::recv(1).sges(&parts)).unwrap();
     let sges = [m1.sge(3, 77), m2.sge(500, 433)];
     a.qp.post_send(&SendWr::send(1, &ah, b.qp.qpn(), QKEY).sges(&sges)).unwrap();
     assert_eq!(a.next(&b).byte_len, 510);
@@ -121,7 +121,7 @@ fn inline_data_may_change_after_the_post() {
     let (a, b) = (Node::new(a), Node::new(b));
     let ah = a.ah_to(&b);
     let to = b.memory(100);
-    b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[to.sge(0, 100)] }).unwrap();
+    b.qp.post_recv(&RecvWr::recv(1).sges(&[to.sge(0, 100)])).unwrap();
     let mut bytes = pattern(80, 3);
     a.qp.post_send(&SendWr::send(1, &ah, b.qp.qpn(), QKEY).inline(&bytes)).unwrap();
     let sent = bytes.clone();
@@ -140,7 +140,7 @@ fn waiting_drives_a_device_and_sleeping_threads_are_woken() {
             let other = s.spawn(|| {
                 let m = b.memory(64);
                 for i in 0..100 {
-                    b.qp.post_recv(&RecvWr { wr_id: i, sges: &[m.sge(0, 64)] }).unwrap();
+                    b.qp.post_recv(&RecvWr::recv(i).sges(&[m.sge(0, 64)])).unwrap();
                     let got = b.cq.wait(PATIENCE).unwrap().expect("a message");
                     assert_eq!(got.op, CompletionOp::Recv);
                     let wr = SendWr::send(i, &to_a, a.qp.qpn(), QKEY).inline(b"pong");
@@ -150,7 +150,7 @@ fn waiting_drives_a_device_and_sleeping_threads_are_woken() {
             });
             let m = a.memory(64);
             for i in 0..100 {
-                a.qp.post_recv(&RecvWr { wr_id: i, sges: &[m.sge(0, 64)] }).unwrap();
+                a.qp.post_recv(&RecvWr::recv(i).sges(&[m.sge(0, 64)])).unwrap();
                 let wr = SendWr::send(1000 + i, &to_b, b.qp.qpn(), QKEY).inline(b"ping");
                 a.qp.post_send(&wr).unwrap();
                 for _ in 0..2 {
@@ -172,9 +172,49 @@ fn a_device_can_talk_to_itself() {
     let ah = a.ah_to(&a);
     let m = a.memory(128);
     m.write_at(0, b"to myself").unwrap();
-    a.qp.post_recv(&RecvWr { wr_id: 1, sges: &[m.sge(64, 64)] }).unwrap();
+    a.qp.post_recv(&RecvWr::recv(1).sges(&[m.sge(64, 64)])).unwrap();
     a.qp.post_send(&SendWr::send(2, &ah, a.qp.qpn(), QKEY).sges(&[m.sge(0, 9)])).unwrap();
     let both = a.next_n(&a, 2);
     assert!(both.iter().all(|wc| wc.is_ok()));
     assert_eq!(m.to_vec(64, 9).unwrap(), b"to myself");
+}
+
+/// Numbers of requests whose halves and quarters are all needed to tell them apart.
+#[test]
+fn numbers_of_requests_keep_their_64_bits() {
+    everywhere(1000, |a, b| {
+        let (a, b) = (Node::new(a), Node::new(b));
+        let (to_b, _to_a) = (a.ah_to(&b), b.ah_to(&a));
+        let (m, there) = (a.memory(8), b.memory(8));
+        let piece = [m.sge(0, 8)];
+        // One bit differs from one to the next, at each of the 64 places, and the rest is the same.
+        const SAME: u64 = 0xA5C3_0F96_5A3C_F069;
+        let number = |bit: usize| SAME ^ 1 << bit;
+        for bit in 0..64 {
+            b.qp.post_recv(&RecvWr { wr_id: number(bit), sges: &[] }).unwrap();
+        }
+        for bit in 0..64 {
+            let wr = match bit % 3 {
+                0 => SendWr::send(number(bit), &to_b, b.qp.qpn(), QKEY),
+                1 => SendWr::write(number(bit), &to_b, b.qp.qpn(), QKEY)
+                    .remote(there.addr(), there.rkey())
+                    .inline(b"a number"),
+                _ => SendWr::read(number(bit), &to_b, b.qp.qpn(), QKEY)
+                    .remote(there.addr(), there.rkey())
+                    .sges(&piece),
+            };
+            a.qp.post_send(&wr).unwrap();
+        }
+        let sorted = |mut all: Vec<u64>| {
+            all.sort_unstable();
+            all
+        };
+        let ids = |wcs: Vec<WorkCompletion>| sorted(wcs.iter().map(|wc| wc.wr_id).collect());
+        assert_eq!(ids(a.next_n(&b, 64)), sorted((0..64).map(number).collect()));
+        // Receives are consumed in order; those that are left keep their numbers when flushed.
+        assert_eq!(ids(b.next_n(&a, 22)), sorted((0..22).map(number).collect()));
+        let change = QpModify { state: Some(QpState::Err), ..QpModify::default() };
+        b.qp.modify(change).unwrap();
+        assert_eq!(ids(b.next_n(&a, 42)), sorted((22..64).map(number).collect()));
+    });
 }

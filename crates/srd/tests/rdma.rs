@@ -68,7 +68,7 @@ fn write_with_immediate_consumes_a_receive_after_all_bytes() {
         let (from, there) = (a.memory(10_000), b.memory(10_000));
         let bytes = pattern(10_000, 8);
         from.write_at(0, &bytes).unwrap();
-        b.qp.post_recv(&RecvWr { wr_id: 77, sges: &[] }).unwrap();
+        b.qp.post_recv(&RecvWr::recv(77)).unwrap();
         let wr = SendWr::write(1, &to_b, b.qp.qpn(), QKEY).imm(0xFEED);
         let wr = wr.remote(there.addr(), there.rkey());
         a.qp.post_send(&wr.sges(&[from.sge(0, 10_000)])).unwrap();
@@ -105,7 +105,7 @@ fn unsolicited_writes_need_no_receive() {
     // The queue is whole afterwards: all its slots can be promised again.
     let m = b.memory(8);
     for i in 0..8 {
-        b.qp.post_recv(&RecvWr { wr_id: i, sges: &[m.sge(0, 8)] }).unwrap();
+        b.qp.post_recv(&RecvWr::recv(i).sges(&[m.sge(0, 8)])).unwrap();
     }
 }
 

@@ -5,8 +5,8 @@ use crate::common::{ALL_ACCESS, PATIENCE, QKEY, THREAD, pattern};
 use crate::sealed::Folder;
 use srd::{
     AddressHandle, AsyncEvent, CompletionOp, CompletionQueue, CqInit, Device, DeviceConfig, Error,
-    MemoryRegion, PostError, Progress, ProtectionDomain, QpInit, QueuePair, RecvWr, SendWr, Status,
-    WorkCompletion,
+    Faults, MemoryRegion, PostError, Progress, ProtectionDomain, QpInit, QueuePair, RKey, RecvWr,
+    SendWr, Status, WorkCompletion,
 };
 use std::{
     collections::HashSet,
@@ -334,7 +334,7 @@ fn every_shard_knows_regions_and_handles_and_forgets_them() {
     assert_eq!(slots.len(), 4, "queue pairs are spread over the shards");
     let ah = pd_a.ah_create(b.ip()).unwrap();
     let local = pd_a.mr_allocate(64, ALL_ACCESS).unwrap();
-    let write = |qp: &QueuePair, memory: (u64, u32)| {
+    let write = |qp: &QueuePair, memory: (u64, RKey)| {
         let sges = [local.sge(0, 64)];
         let write = SendWr::write(0, &ah, qp.qpn(), QKEY).remote(memory.0, memory.1);
         from.post_send(&write.sges(&sges)).unwrap();
@@ -345,7 +345,7 @@ fn every_shard_knows_regions_and_handles_and_forgets_them() {
         let handles: Vec<_> = (0..=round).map(|_| pd_b.ah_create(a.ip()).unwrap()).collect();
         let memory = pd_b.mr_allocate(64, ALL_ACCESS).unwrap();
         let at = (memory.addr(), memory.rkey());
-        assert_eq!(memory.lkey(), memory.rkey());
+        assert_eq!(memory.lkey().0, memory.rkey().0);
         for (i, qp) in to.iter().enumerate() {
             local.write_at(0, &data(round * 8 + i, 64)).unwrap();
             assert_eq!(write(qp, at), Status::Ok);
@@ -405,6 +405,42 @@ fn a_device_has_as_many_queue_pairs_as_all_its_shards() {
     let numbers: HashSet<_> = qps.iter().map(|qp| qp.qpn()).collect();
     assert_eq!(numbers.len(), 512);
     assert!(matches!(pd.qp_create(&init), Err(Error::NoRoom(_))));
+}
+
+/// Each shard's engine has a table of requests of its own.
+#[test]
+fn lists_of_requests_find_the_room_of_their_own_shard() {
+    const ROOM: u32 = 16;
+    let mut config = config(2, THREAD);
+    config.tune = Some(Box::new(|engine| engine.wrs_max = ROOM));
+    let a = Device::open(config).unwrap();
+    let (pd, cq) = (a.pd_create().unwrap(), a.cq_create(512).unwrap());
+    let mut init = QpInit::srd(&cq, &cq);
+    init.sq_depth = ROOM;
+    let qps: Vec<_> = (0..6).map(|_| pd.qp_create(&init).unwrap()).collect();
+    qps.iter().for_each(|qp| qp.activate(QKEY).unwrap());
+    let slot = |qp: &QueuePair| qp.qpn().0 >> 8;
+    // Nobody is there, so that requests stay.
+    let ah = pd.ah_create(std::net::IpAddr::from([127, 9, 9, 9])).unwrap();
+    let wr = SendWr::send(1, &ah, srd::Qpn(1), QKEY);
+    for full in [slot(&qps[0]), slot(&qps[1])] {
+        let (these, others): (Vec<_>, Vec<_>) = qps.iter().partition(|qp| slot(qp) == full);
+        assert_eq!((these.len(), others.len()), (3, 3));
+        let two = |qp: &QueuePair| qp.enqueue_sends([wr; 2].into_iter(), Faults::AtPost);
+        for _ in 0..ROOM / 2 {
+            two(these[0]).unwrap();
+        }
+        assert_eq!(two(these[1]), Err(PostError::NoRoom), "as many as the table has");
+        if others[0].sends_outstanding() == 0 {
+            two(others[0]).unwrap();
+            others[0].modify(to(srd::QpState::Reset)).unwrap();
+            others[0].activate(QKEY).unwrap();
+        }
+    }
+}
+
+fn to(state: srd::QpState) -> srd::QpModify {
+    srd::QpModify { state: Some(state), ..srd::QpModify::default() }
 }
 
 #[test]

@@ -2,12 +2,12 @@
 //! closing.
 
 use srd::{
-    Access, CompletionQueue, CqInit, Device, DeviceConfig, Error, Faults, PostError, Progress,
-    ProtectionDomain, QpInit, QueuePair, RecvWr, SendWr, Sge, Status,
+    Access, CompletionQueue, CqInit, Device, DeviceConfig, Error, Faults, LKey, PostError,
+    Progress, ProtectionDomain, QKey, QpInit, QueuePair, RecvWr, SendWr, Sge, Status,
 };
 use std::time::{Duration, Instant};
 
-const QKEY: u32 = 5;
+const QKEY: QKey = QKey(5);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct End {
@@ -114,7 +114,7 @@ fn an_armed_queue_hands_over_to_the_thread_at_once() {
 fn faults_at_completion_name_what_was_wrong() {
     let a = end(Duration::from_millis(1));
     let to_a = a.pd.ah_create(a.device.ip()).unwrap();
-    let wrong = [Sge { addr: 0x1000, len: 8, lkey: 0xdead }];
+    let wrong = [Sge { addr: 0x1000, len: 8, lkey: LKey(0xdead) }];
     let wr = SendWr::send(3, &to_a, a.qp.qpn(), QKEY).sges(&wrong);
     assert_eq!(a.qp.enqueue_send(&wr, Faults::AtPost), Err(PostError::BadLkey));
     a.qp.enqueue_send(&wr, Faults::AtCompletion).unwrap();

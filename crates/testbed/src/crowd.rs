@@ -10,8 +10,8 @@ use crate::{
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use srd::{
-    Access, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, QpInit, Qpn, QueuePair,
-    RecvWr, SendWr,
+    Access, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, QKey, QpInit, Qpn,
+    QueuePair, RecvWr, SendWr,
 };
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const QKEY: u32 = 0x6372_6F77;
+const QKEY: QKey = QKey(0x6372_6F77);
 /// Engines per host: slots 0 to 199.
 const ENGINES: u32 = 200;
 /// Messages sent to each peer.

@@ -15,8 +15,8 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrAny, SocketFlags, SocketType, ipproto, sendto, socket_with,
 };
 use srd::{
-    Access, AddressHandle, AsyncEvent, CompletionQueue, Device, DeviceConfig, MemoryRegion, QpInit,
-    QueuePair, RecvWr, SendWr, Status, WorkCompletion,
+    Access, AddressHandle, AsyncEvent, CompletionQueue, Device, DeviceConfig, MemoryRegion, QKey,
+    QpInit, QueuePair, RecvWr, SendWr, Status, WorkCompletion,
 };
 use std::{
     fs,
@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const QKEY: u32 = 0x6E61_7277;
+const QKEY: QKey = QKey(0x6E61_7277);
 /// Bytes of each write and read: about 10 ms at a host's rate.
 const LEN: usize = 256 << 10;
 /// Time limit of every wait; the awaited events take a second or two.

@@ -11,7 +11,7 @@ mod python;
 mod tree;
 mod wheel;
 
-use crate::{Result, args::Args, process::target_dir};
+use crate::{Result, args::Args, process::target_dir, tools};
 use parts::Parts;
 use std::{
     fs,
@@ -41,6 +41,8 @@ pub fn wheel_command(args: &mut Args) -> Result {
     let glibc = args.value::<String>("--glibc")?;
     let arch = args.value::<String>("--arch")?;
     args.end()?;
+    // It packs the wheel, after minutes of compiling.
+    tools::ensure(&["python3"])?;
     let parts = if glibc.is_none() && arch.is_none() {
         Parts::build_dropin()?.with_python()?
     } else {

@@ -3,13 +3,13 @@
 use crate::{Result, options::Options};
 use serde_json::{Value, json};
 use srd::{
-    CompletionQueue, Device, DeviceConfig, DeviceCounters, Progress, ProtectionDomain, QpInit,
-    QueuePair,
+    CompletionQueue, Device, DeviceConfig, DeviceCounters, Progress, ProtectionDomain, QKey,
+    QpInit, QueuePair,
 };
 use std::{net::IpAddr, time::Duration};
 
 /// Q_Key of all queue pairs.
-pub const QKEY: u32 = 0x5D;
+pub const QKEY: QKey = QKey(0x5D);
 
 /// A device, a queue pair and its completion queue.
 pub struct End {

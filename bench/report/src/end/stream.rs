@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{Result, options::Options};
 use serde_json::{Value, json};
-use srd::{Access, AddressHandle, MemoryRegion, PostError, Qpn, RecvWr, SendWr, WorkCompletion};
+use srd::{
+    Access, AddressHandle, MemoryRegion, PostError, Qpn, RKey, RecvWr, SendWr, WorkCompletion,
+};
 use srd_datapath::clock::now_ns;
 use std::{
     net::IpAddr,
@@ -43,7 +45,7 @@ pub fn serve(o: &mut Options) -> Result<Value> {
         receive_post(&end, &buffers, size, u64::from(i))?;
     }
     let stop = stop_flag();
-    say_ready(&json!({"qpn": end.qp.qpn().0, "rkey": target.rkey(), "addr": target.addr()}));
+    say_ready(&json!({"qpn": end.qp.qpn().0, "rkey": target.rkey().0, "addr": target.addr()}));
     let (before, since) = (end.device.counters()?, Since::now());
     let received = receive_until(&end, &buffers, size, &stop)?;
     let cpu_seconds = since.cpu_seconds();
@@ -105,7 +107,7 @@ impl Flow {
         let at = (n % u64::from(turns(self.size))) * u64::from(self.size);
         let sges = [self.source.sge(at as usize, self.size)];
         let wr = if self.write {
-            SendWr::write(n, &self.ah, self.qpn, QKEY).remote(self.addr + at, self.rkey)
+            SendWr::write(n, &self.ah, self.qpn, QKEY).remote(self.addr + at, RKey(self.rkey))
         } else {
             SendWr::send(n, &self.ah, self.qpn, QKEY)
         };
@@ -132,7 +134,7 @@ pub fn drive(o: &mut Options) -> Result<Value> {
         write: op == "write",
         size,
         depth,
-        source: end.pd.mr_allocate(turns(size) as usize * size as usize, 0)?,
+        source: end.pd.mr_allocate(turns(size) as usize * size as usize, Access::NONE)?,
     };
     flow.source.write_at(0, &vec![0x5D; flow.source.len()])?;
     let (before, since) = (end.device.counters()?, Since::now());

@@ -6,16 +6,13 @@
  * usage: rails_check DEVICE DEVICE [SERVER]     for example: rails_check srd0 srd1 10.1.0.10
  * Without SERVER it waits for the other side (TCP, only to meet and to keep step).
  * Ends with a line "rails_check: N checks, 0 wrong"; exit code 1 if anything was wrong. */
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/efadv.h>
 #include <infiniband/verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+
+#define PROGRAM "rails_check"
+#include "meeting.h"
 
 enum {
     PORT = 18591,     /* TCP, where both sides meet */
@@ -48,26 +45,6 @@ struct rail {
 };
 
 static struct rail rails[RAILS];
-static int server, meeting;
-static long checks, wrong;
-
-static void check(int good, const char *what, long detail)
-{
-    checks++;
-    if (!good) {
-        wrong++;
-        fprintf(stderr, "rails_check: %s: %s (%ld) is wrong\n", server ? "server" : "client", what,
-                detail);
-    }
-}
-
-static void must(int good, const char *what)
-{
-    if (!good) {
-        perror(what);
-        exit(2);
-    }
-}
 
 static struct ibv_context *device_open(const char *name)
 {
@@ -121,39 +98,6 @@ static void rail_open(struct rail *r, const char *name, const struct rail *like)
     fcntl(r->context->async_fd, F_SETFL, O_NONBLOCK);
 }
 
-static void whole(int writing, void *bytes, size_t n)
-{
-    for (size_t at = 0; at < n;) {
-        char *p = (char *)bytes + at;
-        ssize_t done = writing ? write(meeting, p, n - at) : read(meeting, p, n - at);
-        must(done > 0, "the other side");
-        at += done;
-    }
-}
-
-static void step(void)
-{
-    char c = 0;
-    whole(1, &c, 1);
-    whole(0, &c, 1);
-}
-
-static void meet(const char *host)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    server = !host;
-    if (host) {
-        inet_pton(AF_INET, host, &at.sin_addr);
-        must(!connect(fd, (void *)&at, sizeof at), "connect");
-        meeting = fd;
-    } else {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        must(!bind(fd, (void *)&at, sizeof at) && !listen(fd, 1), "bind");
-        must((meeting = accept(fd, NULL, NULL)) >= 0, "accept");
-    }
-}
-
 static struct ibv_ah *ah_make(struct rail *r, union ibv_gid gid)
 {
     struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh.dgid = gid};
@@ -169,8 +113,8 @@ static void peers_know(void)
         struct hello own = {.qpn = r->qp->qp_num};
         struct efadv_ah_attr attr = {0};
         ibv_query_gid(r->context, 1, 0, &own.gid);
-        whole(1, &own, sizeof own);
-        whole(0, &r->other, sizeof r->other);
+        tell(&own, sizeof own);
+        hear(&r->other, sizeof r->other);
         /* On one rail the peer is the first handle, on the other the second. */
         if (i == 1)
             r->unused = ah_make(r, own.gid);
@@ -280,7 +224,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < RAILS; i++)
         rail_open(&rails[i], argv[1 + i], i ? &rails[0] : NULL);
-    meet(argc > 3 ? argv[3] : NULL);
+    meet(argc > 3 ? argv[3] : NULL, PORT);
     peers_know();
     rounds();
     step();
@@ -288,6 +232,5 @@ int main(int argc, char **argv)
     step();
     for (int i = 0; i < RAILS; i++)
         rail_close(&rails[i]);
-    printf("rails_check: %ld checks, %ld wrong\n", checks, wrong);
-    return wrong != 0;
+    return verdict();
 }

@@ -5,19 +5,15 @@
  * usage: rails_fabric [SERVER]
  * Without SERVER it waits for the other side (TCP, only to meet and to keep step).
  * Ends with a line "rails_fabric: N checks, 0 wrong"; exit code 1 if anything was wrong. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
+
+#define PROGRAM "rails_fabric"
+#include "meeting.h"
 
 enum {
     PORT = 18592, /* TCP, where both sides meet */
@@ -42,57 +38,12 @@ struct rail {
 };
 
 static struct rail rails[RAILS];
-static int server, meeting;
-static long checks, wrong;
 
-static void check(int good, const char *what, long detail)
-{
-    checks++;
-    if (!good) {
-        wrong++;
-        fprintf(stderr, "rails_fabric: %s: %s (%ld) is wrong\n", server ? "server" : "client",
-                what, detail);
-    }
-}
-
-static void must(long ret, const char *what)
+static void fi_must(long ret, const char *what)
 {
     if (ret < 0) {
-        fprintf(stderr, "rails_fabric: %s: %s\n", what, fi_strerror((int)-ret));
+        fprintf(stderr, PROGRAM ": %s: %s\n", what, fi_strerror((int)-ret));
         exit(2);
-    }
-}
-
-static void whole(int writing, void *bytes, size_t n)
-{
-    for (size_t at = 0; at < n;) {
-        char *p = (char *)bytes + at;
-        ssize_t done = writing ? write(meeting, p, n - at) : read(meeting, p, n - at);
-        must(done > 0 ? 0 : -FI_EIO, "the other side");
-        at += done;
-    }
-}
-
-static void step(void)
-{
-    char c = 0;
-    whole(1, &c, 1);
-    whole(0, &c, 1);
-}
-
-static void meet(const char *host)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    server = !host;
-    if (host) {
-        inet_pton(AF_INET, host, &at.sin_addr);
-        must(connect(fd, (void *)&at, sizeof at) ? -FI_ECONNREFUSED : 0, "connect");
-        meeting = fd;
-    } else {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        must(bind(fd, (void *)&at, sizeof at) || listen(fd, 1) ? -FI_EADDRINUSE : 0, "bind");
-        meeting = accept(fd, NULL, NULL);
     }
 }
 
@@ -100,14 +51,14 @@ static void rail_open(struct rail *r)
 {
     struct fi_av_attr av = {.type = FI_AV_TABLE};
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_DATA};
-    must(fi_fabric(r->info->fabric_attr, &r->fabric, NULL), "fi_fabric");
-    must(fi_domain(r->fabric, r->info, &r->domain, NULL), "fi_domain");
-    must(fi_av_open(r->domain, &av, &r->av, NULL), "fi_av_open");
-    must(fi_cq_open(r->domain, &cq, &r->cq, NULL), "fi_cq_open");
-    must(fi_endpoint(r->domain, r->info, &r->ep, NULL), "fi_endpoint");
-    must(fi_ep_bind(r->ep, &r->av->fid, 0), "fi_ep_bind");
-    must(fi_ep_bind(r->ep, &r->cq->fid, FI_SEND | FI_RECV), "fi_ep_bind");
-    must(fi_enable(r->ep), "fi_enable");
+    fi_must(fi_fabric(r->info->fabric_attr, &r->fabric, NULL), "fi_fabric");
+    fi_must(fi_domain(r->fabric, r->info, &r->domain, NULL), "fi_domain");
+    fi_must(fi_av_open(r->domain, &av, &r->av, NULL), "fi_av_open");
+    fi_must(fi_cq_open(r->domain, &cq, &r->cq, NULL), "fi_cq_open");
+    fi_must(fi_endpoint(r->domain, r->info, &r->ep, NULL), "fi_endpoint");
+    fi_must(fi_ep_bind(r->ep, &r->av->fid, 0), "fi_ep_bind");
+    fi_must(fi_ep_bind(r->ep, &r->cq->fid, FI_SEND | FI_RECV), "fi_ep_bind");
+    fi_must(fi_enable(r->ep), "fi_enable");
     r->out = calloc(2, LARGEST);
     r->in = r->out + LARGEST;
 }
@@ -121,7 +72,7 @@ static void domains_open(void)
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
     hints->fabric_attr->prov_name = strdup("efa");
-    must(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &all), "fi_getinfo");
+    fi_must(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &all), "fi_getinfo");
     for (at = all; at && n < RAILS; at = at->next) {
         if (n && !strcmp(at->domain_attr->name, rails[n - 1].info->domain_attr->name))
             continue;
@@ -129,7 +80,7 @@ static void domains_open(void)
     }
     fi_freeinfo(all);
     fi_freeinfo(hints);
-    must(n == RAILS ? 0 : -FI_ENODEV, "a second domain");
+    fi_must(n == RAILS ? 0 : -FI_ENODEV, "a second domain");
     for (int i = 0; i < RAILS; i++)
         rail_open(&rails[i]);
 }
@@ -139,13 +90,13 @@ static void peers_know(void)
     for (int i = 0; i < RAILS; i++) {
         unsigned char own[NAME] = {0}, other[NAME];
         size_t len = sizeof own;
-        must(fi_getname(&rails[i].ep->fid, own, &len), "fi_getname");
-        whole(1, own, sizeof own);
-        whole(0, other, sizeof other);
+        fi_must(fi_getname(&rails[i].ep->fid, own, &len), "fi_getname");
+        tell(own, sizeof own);
+        hear(other, sizeof other);
         /* The peer's number differs from rail to rail. */
         if (i == 1)
-            must(fi_av_insert(rails[i].av, own, 1, &rails[i].unused, 0, NULL), "fi_av_insert");
-        must(fi_av_insert(rails[i].av, other, 1, &rails[i].peer, 0, NULL), "fi_av_insert");
+            fi_must(fi_av_insert(rails[i].av, own, 1, &rails[i].unused, 0, NULL), "fi_av_insert");
+        fi_must(fi_av_insert(rails[i].av, other, 1, &rails[i].peer, 0, NULL), "fi_av_insert");
     }
 }
 
@@ -159,9 +110,9 @@ static void progress(struct rail *r)
         return;
     if (n == -FI_EAVAIL) {
         fi_cq_readerr(r->cq, &error, 0);
-        must(-error.err, "a completion");
+        fi_must(-error.err, "a completion");
     }
-    must(n, "fi_cq_readfrom");
+    fi_must(n, "fi_cq_readfrom");
     if (entry.flags & FI_RECV) {
         r->received++;
         check(from == r->peer, "sender", (long)from);
@@ -179,7 +130,7 @@ static void both(int n)
         while (rails[i].sent < n || rails[i].received < n) {
             progress(&rails[0]);
             progress(&rails[1]);
-            must(time(NULL) > end ? -FI_ETIMEDOUT : 0, "messages");
+            fi_must(time(NULL) > end ? -FI_ETIMEDOUT : 0, "messages");
         }
 }
 
@@ -191,7 +142,7 @@ static void rounds(void)
             struct rail *r = &rails[i];
             memset(r->out, n + 100 * i + server, len);
             memset(r->in, 0, len);
-            must(fi_recv(r->ep, r->in, len, NULL, FI_ADDR_UNSPEC, &r->in_context), "fi_recv");
+            fi_must(fi_recv(r->ep, r->in, len, NULL, FI_ADDR_UNSPEC, &r->in_context), "fi_recv");
         }
         for (int i = 0; i < RAILS; i++) {
             struct rail *r = &rails[i];
@@ -199,7 +150,7 @@ static void rounds(void)
             while ((done = fi_send(r->ep, r->out, len, NULL, r->peer, &r->out_context)) ==
                    -FI_EAGAIN)
                 progress(r);
-            must(done, "fi_send");
+            fi_must(done, "fi_send");
         }
         both(n);
         for (int i = 0; i < RAILS; i++) {
@@ -216,7 +167,7 @@ static void rounds(void)
 int main(int argc, char **argv)
 {
     domains_open();
-    meet(argc > 1 ? argv[1] : NULL);
+    meet(argc > 1 ? argv[1] : NULL, PORT);
     peers_know();
     rounds();
     for (int i = 0; i < RAILS; i++) {
@@ -225,6 +176,5 @@ int main(int argc, char **argv)
         check(!fi_close(&r->av->fid) && !fi_close(&r->domain->fid), "fi_close", i);
         check(!fi_close(&r->fabric->fid), "fi_close", i);
     }
-    printf("rails_fabric: %ld checks, %ld wrong\n", checks, wrong);
-    return wrong != 0;
+    return verdict();
 }

@@ -1,9 +1,9 @@
 //! The acceptance cases.
 
 use super::{
-    application,
+    application, coarrays, counters,
     fabric::{Fabric, Said, Shell},
-    hpcc, openfoam, rails, sealed,
+    hdf5, hpcc, openfoam, petsc, rails, sealed,
 };
 use crate::{
     Result,
@@ -148,6 +148,13 @@ pub const CASES: &[Case] = &[
         run: |f| mpi_sharded(f, "1048576"),
     },
     Case {
+        name: "completion counters and 64-bit request numbers, by verbs",
+        needs: "infiniband/efadv.h",
+        short: true,
+        travels: true,
+        run: counters::run,
+    },
+    Case {
         name: "rails: one process with two devices, by verbs",
         needs: "infiniband/efadv.h",
         short: true,
@@ -247,6 +254,34 @@ pub const CASES: &[Case] = &[
         short: false,
         travels: true,
         run: hpcc::run,
+    },
+    Case {
+        name: "PETSc, 4 ranks on 2 hosts, beside a run over TCP",
+        needs: "petsc4py",
+        short: false,
+        travels: true,
+        run: petsc::run,
+    },
+    Case {
+        name: "parallel HDF5, 4 ranks on 2 hosts, one file, beside a run over TCP",
+        needs: "h5pcc.openmpi",
+        short: false,
+        travels: true,
+        run: hdf5::run,
+    },
+    Case {
+        name: "Fortran coarrays, 2 images on 2 hosts",
+        needs: "caf",
+        short: false,
+        travels: true,
+        run: |f| coarrays::run(f, 2),
+    },
+    Case {
+        name: "Fortran coarrays, 4 images on 2 hosts",
+        needs: "caf",
+        short: false,
+        travels: true,
+        run: |f| coarrays::run(f, 4),
     },
 ];
 

@@ -3,13 +3,18 @@
 
 mod application;
 mod cases;
+mod clients;
+mod coarrays;
+mod counters;
 mod fabric;
 mod fabtests;
+mod hdf5;
 mod hpcc;
 mod impi;
 mod kubernetes;
 mod mpi4py;
 mod openfoam;
+mod petsc;
 mod prometheus;
 mod pyverbs;
 mod rails;
@@ -61,14 +66,20 @@ struct Wanted {
     sealed: bool,
     only: Option<String>,
     given: Given,
+    clients: clients::Environments,
     suites: suite::Paths,
 }
 
-/// `acceptance [--short] [--sealed] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`.
+/// `acceptance [--short | --all] [--sealed] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
+/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`, and
+/// the options of `clients`.
 pub fn run_command(args: &mut Args) -> Result {
+    let (short, all) = (args.flag("--short"), args.flag("--all"));
+    if short && all {
+        return Err("--short is a part, --all (also without it) is everything: give one".into());
+    }
     let wanted = Wanted {
-        short: args.flag("--short"),
+        short,
         apps: false,
         update: args.flag("--update"),
         sealed: args.flag("--sealed"),
@@ -80,6 +91,7 @@ pub fn run_command(args: &mut Args) -> Result {
             wheel: args.value("--mpi-wheel")?,
             impi: args.value("--impi")?,
         },
+        clients: clients::Environments::take(args)?,
         suites: suite::Paths::take(args)?,
     };
     args.end()?;
@@ -184,12 +196,14 @@ fn acceptance(wanted: &Wanted) -> Result {
     } else {
         suites.run(&fabric, only, wanted.update)?
     };
-    let failed = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_))).count();
+    let fails = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_)));
+    let names: Vec<&str> = fails.map(|(_, name, _)| name.as_ref()).collect();
+    let failed = names.len();
     let skipped = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Skipped(_))).count();
     println!("acceptance: {} cases, {failed} failed, {skipped} skipped", rows.len());
     match (failed, unexpected) {
         (0, 0) => Ok(()),
-        (_, 0) => Err(format!("{failed} outside programs failed")),
+        (_, 0) => Err(format!("{failed} outside programs failed: {}", names.join("; "))),
         _ => Err(format!(
             "{failed} outside programs failed, {unexpected} tests of suites not as expected"
         )),
@@ -214,6 +228,7 @@ fn rows_of(wanted: &Wanted, cases: Vec<&Case>, fabric: &Fabric) -> Vec<Row> {
         rows.extend(kubernetes_rows(fabric, only));
         rows.extend(prometheus_rows(fabric, only));
         rows.extend(futures_rows(fabric, only, given.wheel.as_deref()));
+        rows.extend(wanted.clients.rows(fabric, only));
         // The table of mpi4py's tests in the document is that of a run without a seal.
         let update = wanted.update && !wanted.sealed;
         rows.extend(mpi4py_rows(fabric, only, given.mpi4py.as_deref(), update));
@@ -414,6 +429,9 @@ fn installed(program: &str) -> bool {
     if program.ends_with(".h") {
         return Path::new("/usr/include").join(program).exists();
     }
+    if program == "petsc4py" {
+        return petsc::module().is_some();
+    }
     let found = Command::new("sh")
         .args(["-c", &format!("PATH=\"$PATH:/usr/sbin:/sbin\"; command -v {program}")])
         .stdout(Stdio::null())
@@ -436,6 +454,9 @@ fn version(program: &str) -> String {
         "simpleFoam" => ("openfoam", "OpenFOAM"),
         "hpcc" => ("hpcc", "HPC Challenge"),
         "mpi4py" => ("python3-mpi4py", "mpi4py"),
+        "petsc4py" => ("python3-petsc4py", "PETSc"),
+        "h5pcc.openmpi" => ("libhdf5-openmpi-dev", "HDF5"),
+        "caf" => ("libcoarrays-openmpi-dev", "OpenCoarrays"),
         _ => ("openmpi-bin", "Open MPI"),
     };
     let asked = output(&mut command("dpkg-query", &["-W", "-f", "${Version}", package]));

@@ -28,6 +28,7 @@ use crate::packet::Datagram;
 use crate::trace::Trace;
 use crate::world::Options;
 pub(crate) use mutate::mutate;
+pub(crate) use peer::Watch;
 pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::{ContextStats, EngineConfig, Status};

@@ -2,9 +2,8 @@
 //! packets only if a port's buffer is full. Other faults of networks belong to `world.rs`; packets
 //! that narrow paths lose (`narrow.rs`) never enter this network.
 
+use crate::schedule::Schedule;
 use srd_core::Endpoint;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
 /// A datagram in flight, with what the checker knows about it.
@@ -60,10 +59,7 @@ pub(super) const FRAME_BYTES: u64 = 66;
 /// The network of a hostile world.
 #[derive(Debug)]
 pub(super) struct Net {
-    heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    slots: Vec<Option<Event>>,
-    free: Vec<usize>,
-    order: u64,
+    events: Schedule<Event>,
     /// When each host's cable becomes free: to the switch, and from it.
     up_free: Vec<u64>,
     down_free: Vec<u64>,
@@ -88,10 +84,7 @@ impl Net {
     /// A network of `hosts` cables with a delay of `delay_ns` between hosts.
     pub fn new(hosts: usize, bytes_per_us: u64, delay_ns: u64) -> Self {
         Self {
-            heap: BinaryHeap::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            order: 0,
+            events: Schedule::new(),
             up_free: vec![0; hosts],
             down_free: vec![0; hosts],
             delay_ns,
@@ -107,24 +100,12 @@ impl Net {
 
     /// Schedules an event.
     pub fn at(&mut self, at: u64, event: Event) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(event);
-        self.order += 1;
-        self.heap.push(Reverse((at, self.order, slot)));
+        self.events.at(at, event);
     }
 
     /// The next event before `end`.
     pub fn next(&mut self, end: u64) -> Option<(u64, Event)> {
-        let &Reverse((at, _, slot)) = self.heap.peek()?;
-        if at > end {
-            return None;
-        }
-        self.heap.pop();
-        self.free.push(slot);
-        Some((at, self.slots[slot].take()?))
+        self.events.next(end)
     }
 
     /// Sends a datagram from host `from` to host `to`.

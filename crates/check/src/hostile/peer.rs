@@ -29,9 +29,9 @@ const ROUNDS_MAX: u32 = 20_000;
 
 /// Counts the steps of each call and panics in a call that has too many: a loop.
 #[derive(Debug)]
-pub(super) struct Watch {
-    steps: u64,
-    max: u64,
+pub(crate) struct Watch {
+    pub(crate) steps: u64,
+    pub(crate) max: u64,
     /// Steps of the longest call.
     pub longest: u64,
 }

@@ -15,7 +15,7 @@ fn each_class_has_its_number_and_its_name_once() {
 #[test]
 fn every_class_is_in_one_kind_of_world() {
     for c in Class::ALL {
-        let kinds = [Classes::ORDINARY, Classes::HOSTILE, Classes::SEALED];
+        let kinds = [Classes::ORDINARY, Classes::HOSTILE, Classes::SEALED, Classes::CROWD];
         assert_eq!(kinds.iter().filter(|k| k.has(c)).count(), 1, "{c:?}");
         assert!(Classes::ALL.has(c), "{c:?}");
     }

@@ -267,7 +267,7 @@ fn sets_of_classes_are_sets() {
         assert!(set.has(c) && set.iter().count() == k + 1);
     }
     assert_eq!(set, Classes::ALL);
-    let parts = [Classes::ORDINARY, Classes::HOSTILE, Classes::SEALED];
+    let parts = [Classes::ORDINARY, Classes::HOSTILE, Classes::SEALED, Classes::CROWD];
     let of = |c: Class| parts.iter().filter(|part| part.has(c)).count();
     assert!(Class::ALL.into_iter().all(|c| of(c) == 1), "each class is in one part");
     assert!(parts.iter().all(|part| part.and(Classes::ALL) == *part), "and nothing else is");

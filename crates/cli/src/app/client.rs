@@ -159,15 +159,26 @@ impl Client {
                  above): start both sides with the same key file (--key, SRD_KEY_FILE), or both \
                  without one"
             ),
-            Status::LocalUnreachRemote => format!(
-                "nobody answers at {server}: start `srd serve --ip {}` there, or let UDP ports \
-                 pass its firewall",
-                server.ip
-            ),
+            Status::LocalUnreachRemote => return nobody(server),
+            // The server's port was free, and this process has got it.
+            Status::RemoteBadDestQpn
+                if (self.open.device.ip(), self.open.device.slot()) == (server.ip, server.slot) =>
+            {
+                return nobody(server);
+            }
             Status::RemoteBadDestQpn => format!(
                 "the program at {server} is not `srd serve`: name the port that `srd serve` printed"
             ),
             other => format!("the server at {server}: {}", status_text(other)),
         })
     }
+}
+
+/// No process receives at the server's address, as far as can be told from here.
+fn nobody(server: Server) -> Failure {
+    Failure::new(format!(
+        "nobody answers at {server}: start `srd serve --ip {}` there, or let UDP ports pass its \
+         firewall",
+        server.ip
+    ))
 }

@@ -6,7 +6,8 @@ use crate::{
 };
 use srd::{
     Access, AddressHandle, CompletionOp, CompletionQueue, MemoryRegion, PostError,
-    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, Sge, Status, WorkCompletion,
+    ProtectionDomain, QKey, QpInit, Qpn, QueuePair, RKey, RecvWr, SendWr, Sge, Status,
+    WorkCompletion,
 };
 use std::net::IpAddr;
 
@@ -35,7 +36,7 @@ pub struct Peer {
     /// Queue pair.
     pub qpn: Qpn,
     /// Q_Key of the queue pair.
-    pub qkey: u32,
+    pub qkey: QKey,
 }
 
 /// Remote memory: address and key.
@@ -44,7 +45,7 @@ pub struct Remote {
     /// Address of the first byte.
     pub raddr: u64,
     /// Key of the memory region.
-    pub rkey: u32,
+    pub rkey: RKey,
 }
 
 /// An event on a link.
@@ -68,7 +69,7 @@ pub struct Arrival {
     /// The message, or why the bytes are not a message.
     pub message: Result<Message, Malformed>,
     /// Request number and reply Q_Key; readable in every protocol version.
-    pub head: Option<(u64, u32)>,
+    pub head: Option<(u64, QKey)>,
 }
 
 /// A message being sent. Keeps the address handle alive that the send needs.
@@ -82,7 +83,7 @@ struct Outgoing {
 pub struct Link {
     qp: QueuePair,
     memory: MemoryRegion,
-    qkey: u32,
+    qkey: QKey,
     /// Messages being sent, indexed by buffer.
     outgoing: Vec<Option<Outgoing>>,
     /// Indices of free send buffers.
@@ -97,7 +98,7 @@ impl Link {
     pub fn new(
         pd: &ProtectionDomain,
         cq: &CompletionQueue,
-        qkey: u32,
+        qkey: QKey,
         depth: LinkDepth,
     ) -> Result<Self> {
         let mut init = QpInit::srd(cq, cq);
@@ -126,7 +127,7 @@ impl Link {
     }
 
     /// Q_Key of the queue pair.
-    pub fn qkey(&self) -> u32 {
+    pub fn qkey(&self) -> QKey {
         self.qkey
     }
 

@@ -2,6 +2,7 @@
 //! `docs/tool.md` describes each kind.
 
 use crate::failure::Failure;
+use srd::{QKey, RKey};
 use std::fmt;
 
 /// First bytes of every message.
@@ -47,20 +48,20 @@ pub struct PerfOpen {
     /// Address of the client's memory for echoes of writes.
     pub raddr: u64,
     /// Key of the client's memory for echoes of writes.
-    pub rkey: u32,
+    pub rkey: RKey,
 }
 
 /// The server's answer to [`PerfOpen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfReady {
     /// Q_Key of the server's queue pairs, and of the client's if the server echoes.
-    pub qkey: u32,
+    pub qkey: QKey,
     /// Largest message that the server accepts, in bytes.
     pub mtu: u32,
     /// Address of the server's memory for writes and reads.
     pub raddr: u64,
     /// Key of that memory.
-    pub rkey: u32,
+    pub rkey: RKey,
     /// Size of that memory in bytes.
     pub len: u64,
     /// Numbers of the server's queue pairs.
@@ -84,7 +85,7 @@ pub struct Slots {
     /// Address of the first slot.
     pub raddr: u64,
     /// Key of the memory region.
-    pub rkey: u32,
+    pub rkey: RKey,
     /// Bytes per slot, which is the size of a chunk.
     pub chunk: u32,
     /// Number of slots; chunk `i` goes to slot `i % count`.
@@ -133,11 +134,11 @@ pub enum Body {
     /// Requests to store a file of `size` bytes at the server.
     PutOpen { size: u64, name: String },
     /// Answer to `PutOpen`, sent by the session's queue pair: the transfer may begin.
-    PutReady { qkey: u32, slots: Slots },
+    PutReady { qkey: QKey, slots: Slots },
     /// Requests a file from the server.
     GetOpen { slots: Slots, name: String },
     /// Answer to `GetOpen`, sent by the session's queue pair: the file has `size` bytes.
-    GetReady { qkey: u32, size: u64 },
+    GetReady { qkey: QKey, size: u64 },
     /// Chunk `index` is in its slot.
     Chunk { index: u64, len: u32 },
     /// All chunks before `stored` are stored; their slots are free.
@@ -160,7 +161,7 @@ pub struct Message {
     /// Number of the request or session, chosen by the client.
     pub id: u64,
     /// Q_Key at which the sender accepts answers.
-    pub reply_qkey: u32,
+    pub reply_qkey: QKey,
     /// Kind and content.
     pub body: Body,
 }
@@ -219,7 +220,7 @@ impl Writer {
     }
     fn slots(&mut self, s: &Slots) {
         self.u64(s.raddr);
-        self.u32(s.rkey);
+        self.u32(s.rkey.0);
         self.u32(s.chunk);
         self.u16(s.count);
     }
@@ -264,7 +265,12 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(|_| Malformed::Bytes)
     }
     fn slots(&mut self) -> Result<Slots, Malformed> {
-        Ok(Slots { raddr: self.u64()?, rkey: self.u32()?, chunk: self.u32()?, count: self.u16()? })
+        Ok(Slots {
+            raddr: self.u64()?,
+            rkey: RKey(self.u32()?),
+            chunk: self.u32()?,
+            count: self.u16()?,
+        })
     }
 }
 
@@ -328,13 +334,13 @@ impl Body {
                 w.u32(p.depth);
                 w.u32(p.size);
                 w.u64(p.raddr);
-                w.u32(p.rkey);
+                w.u32(p.rkey.0);
             }
             Self::PerfReady(p) => {
-                w.u32(p.qkey);
+                w.u32(p.qkey.0);
                 w.u32(p.mtu);
                 w.u64(p.raddr);
-                w.u32(p.rkey);
+                w.u32(p.rkey.0);
                 w.u64(p.len);
                 w.u8(p.qpns.len() as u8);
                 p.qpns.iter().for_each(|n| w.u16(*n));
@@ -349,7 +355,7 @@ impl Body {
                 w.text(name, NAME_BYTES_MAX);
             }
             Self::PutReady { qkey, slots } => {
-                w.u32(*qkey);
+                w.u32(qkey.0);
                 w.slots(slots);
             }
             Self::GetOpen { slots, name } => {
@@ -357,7 +363,7 @@ impl Body {
                 w.text(name, NAME_BYTES_MAX);
             }
             Self::GetReady { qkey, size } => {
-                w.u32(*qkey);
+                w.u32(qkey.0);
                 w.u64(*size);
             }
             Self::Chunk { index, len } => {
@@ -388,7 +394,7 @@ impl Body {
                 depth: r.u32()?,
                 size: r.u32()?,
                 raddr: r.u64()?,
-                rkey: r.u32()?,
+                rkey: RKey(r.u32()?),
             }),
             3 => Self::PerfReady(Self::read_ready(r)?),
             4 => Self::PerfQuery,
@@ -400,9 +406,9 @@ impl Body {
             6 => Self::PerfClose,
             7 => Self::PerfClosed,
             8 => Self::PutOpen { size: r.u64()?, name: r.text(NAME_BYTES_MAX)? },
-            9 => Self::PutReady { qkey: r.u32()?, slots: r.slots()? },
+            9 => Self::PutReady { qkey: QKey(r.u32()?), slots: r.slots()? },
             10 => Self::GetOpen { slots: r.slots()?, name: r.text(NAME_BYTES_MAX)? },
-            11 => Self::GetReady { qkey: r.u32()?, size: r.u64()? },
+            11 => Self::GetReady { qkey: QKey(r.u32()?), size: r.u64()? },
             12 => Self::Chunk { index: r.u64()?, len: r.u32()? },
             13 => Self::Credit { stored: r.u64()? },
             14 => Self::Finish { hash: r.array()? },
@@ -426,10 +432,10 @@ impl Body {
 
     fn read_ready(r: &mut Reader<'_>) -> Result<PerfReady, Malformed> {
         let mut ready = PerfReady {
-            qkey: r.u32()?,
+            qkey: QKey(r.u32()?),
             mtu: r.u32()?,
             raddr: r.u64()?,
-            rkey: r.u32()?,
+            rkey: RKey(r.u32()?),
             len: r.u64()?,
             qpns: Vec::new(),
         };
@@ -451,7 +457,7 @@ impl Message {
         let mut w = Writer(MAGIC.to_vec());
         w.u8(VERSION);
         w.u64(self.id);
-        w.u32(self.reply_qkey);
+        w.u32(self.reply_qkey.0);
         w.u8(self.body.kind());
         self.body.write(&mut w);
         debug_assert!(w.0.len() <= MESSAGE_BYTES_MAX, "{} bytes", w.0.len());
@@ -459,13 +465,13 @@ impl Message {
     }
 
     /// Request number and reply Q_Key; their position is the same in every protocol version.
-    pub fn head_of(bytes: &[u8]) -> Option<(u64, u32)> {
+    pub fn head_of(bytes: &[u8]) -> Option<(u64, QKey)> {
         let mut r = Reader(bytes);
         if r.array::<3>().ok()? != MAGIC {
             return None;
         }
         let _version = r.u8().ok()?;
-        Some((r.u64().ok()?, r.u32().ok()?))
+        Some((r.u64().ok()?, QKey(r.u32().ok()?)))
     }
 
     /// Parses a message.
@@ -481,7 +487,7 @@ impl Message {
             VERSION => {}
             other => return Err(Malformed::Version(other)),
         }
-        let (id, reply_qkey, kind) = (r.u64()?, r.u32()?, r.u8()?);
+        let (id, reply_qkey, kind) = (r.u64()?, QKey(r.u32()?), r.u8()?);
         let body = Body::read(kind, &mut r)?;
         if !r.0.is_empty() {
             return Err(Malformed::Bytes);

@@ -13,7 +13,7 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use place::{Place, RemoteFile};
-use srd::{Progress, ProtectionDomain, Qpn};
+use srd::{Progress, ProtectionDomain, QKey, Qpn};
 use std::{
     net::IpAddr,
     path::Path,
@@ -101,7 +101,7 @@ fn session<'a>(
     client: Client,
     id: u64,
     qpn: Qpn,
-    qkey: u32,
+    qkey: QKey,
     stop: &'a dyn Fn() -> Result,
 ) -> (Session<'a>, Parts) {
     let Client { link, cq, pd, open, server, control, .. } = client;

@@ -1,22 +1,25 @@
 //! `srd doctor`: checks this host, and prints a command that fixes each problem.
 
-use super::{LaunchArgs, cluster, entropy, libraries};
+use super::{
+    LaunchArgs, cluster,
+    cluster::member::{Wanted, chosen},
+    entropy, libraries, limits,
+    rails::{Networks, Silent, firewall_command, ordinal},
+};
 use crate::{
+    device::{mtu_set, number_set, port_base},
     failure::{Failure, Result},
     host::HostName,
     output,
     paths::{self, Survey},
     signals::Stop,
 };
-use srd::{
-    Device, DeviceConfig, InterfaceAddress, Progress,
-    datapath::{
-        route,
-        udp::{RAIL_PORTS, RAILS_MAX},
-    },
-    interface_addresses,
+use srd::{Device, DeviceConfig, InterfaceAddress, Progress, datapath::route, interface_addresses};
+use std::{
+    env,
+    net::{IpAddr, SocketAddr},
+    process::Command,
 };
-use std::{env, fs, net::IpAddr, process::Command};
 
 const EXAMPLES: &str = "Examples:
   srd doctor               checks this host
@@ -34,8 +37,6 @@ Exit code: the number of required checks that failed; 0 if none failed.";
 
 /// Packets with less payload than this make large messages noticeably more expensive.
 const GOOD_MTU_BYTES: usize = 4096;
-/// File descriptors that a device needs, with some for the program.
-const DESCRIPTORS_MIN: u64 = 256;
 
 /// Arguments of `srd doctor`.
 #[derive(clap::Args, Debug)]
@@ -44,7 +45,8 @@ pub struct DoctorArgs {
     /// Server to check the network path to: HOST, HOST:PORT or [IPV6]:PORT
     #[arg(value_name = "HOST[:PORT]", value_parser = HostName::parse)]
     pub host: Option<HostName>,
-    /// Network interface to check [default: the interface of the default route]
+    /// Network interface to check [default: that of SRD_INTERFACE or SRD_IP, else that of the
+    /// default route]
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
     /// Folder of libibverbs.so.1 and libefa.so.1 [default: next to this program, or SRD_VERBS_DIR]
@@ -132,15 +134,15 @@ pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
         return found.end();
     }
     settings(&mut found)?;
-    let at = interface(args, &mut found)?;
+    let (at, base) = (interface(args, &mut found)?, port_base()?);
     if let Some(at) = &at {
-        device(at, &mut found)?;
+        device(at, base, &mut found)?;
     }
-    limits(&mut found)?;
+    limits::check(&mut found)?;
     programs(args, &mut found)?;
     if let Some(host) = &args.host {
-        peer(host, at.as_ref(), stop, &mut found)?;
-        ways(host, at.as_ref(), &mut found)?;
+        peer(host, at.as_ref(), base, stop, &mut found)?;
+        ways(host, at.as_ref(), base, &mut found)?;
     }
     found.end()
 }
@@ -163,21 +165,13 @@ fn settings(found: &mut Findings) -> Result {
 /// Checks the network interface and its address.
 fn interface(args: &DoctorArgs, found: &mut Findings) -> Result<Option<InterfaceAddress>> {
     let all = interface_addresses()?;
-    let wanted = |a: &&InterfaceAddress| match &args.interface {
-        Some(name) => a.name == *name,
-        None => a.up && !a.loopback,
-    };
+    let wanted = Wanted::of(args.interface.as_deref());
     // IPv4 first, unless the server's address is IPv6.
     let v6 = args.host.as_ref().is_some_and(|h| h.host.contains(':'));
-    let family_first = |a: &&InterfaceAddress| u8::from(a.ip.is_ipv6() != v6);
-    let Some(at) = all.iter().filter(wanted).min_by_key(family_first) else {
-        let what = match &args.interface {
-            Some(name) => format!("interface {name} does not exist or has no address"),
-            None => "no interface except loopback is up and has an address".to_owned(),
-        };
+    let Some(at) = chosen(&all, &wanted, v6) else {
         let advice =
             "`ip -br addr` lists the interfaces; `ip link set NAME up` and `ip addr add` fix them";
-        found.tell(Verdict::Failed, &what, advice)?;
+        found.tell(Verdict::Failed, &wanted.missing(), advice)?;
         return Ok(None);
     };
     if at.up {
@@ -189,17 +183,24 @@ fn interface(args: &DoctorArgs, found: &mut Findings) -> Result<Option<Interface
     Ok(Some(at.clone()))
 }
 
-/// Opens a device on the interface: checks sockets, ports, MTU and buffers.
-fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
+/// Opens a device on the interface, with the settings that the drop-in libraries would use: checks
+/// sockets, ports, MTU and buffers.
+fn device(at: &InterfaceAddress, base: u16, found: &mut Findings) -> Result {
     let mut config = DeviceConfig::ip(at.ip);
     config.progress = Progress::Caller;
+    config.port_base = base;
+    config.mtu = mtu_set()?;
+    config.paths = number_set("SRD_PATHS", "number of paths")?.unwrap_or(config.paths);
+    let mtu_set = config.mtu;
     let device = match Device::open(config) {
         Ok(device) => device,
         Err(e) => return found.tell(Verdict::Failed, &format!("no device: {e}"), ""),
     };
     let port = device.port();
     found.good(&format!("a device opens: UDP port {}, {} paths", port.udp_port, port.paths))?;
-    if device.mtu() >= GOOD_MTU_BYTES {
+    if let Some(mtu) = mtu_set {
+        found.good(&format!("packets carry {mtu} bytes (SRD_MTU)"))?;
+    } else if device.mtu() >= GOOD_MTU_BYTES {
         found.good(&format!("packets carry {} bytes", device.mtu()))?;
     } else {
         let what = format!("packets carry only {} bytes", device.mtu());
@@ -215,6 +216,9 @@ fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
         ))?,
         None => found.good("packets are not sealed (no SRD_KEY_FILE, or SRD_SEAL=never)")?,
     }
+    if let Some(further) = Networks::of_settings(at.ip, base)?.further() {
+        found.good(&format!("the device also receives at {further} (SRD_RAILS)"))?;
+    }
     for warning in device.warnings() {
         found.tell(Verdict::Advice, warning, "")?;
     }
@@ -222,21 +226,6 @@ fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
         found.good(&format!("the link runs at {} Gb/s", bits / 1_000_000_000))?;
     }
     Ok(())
-}
-
-/// Checks the limits of this user's processes.
-fn limits(found: &mut Findings) -> Result {
-    let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = text.lines().find(|l| l.starts_with("Max open files"));
-    let soft = line.and_then(|l| l.split_whitespace().nth(3)).and_then(|n| n.parse::<u64>().ok());
-    match soft {
-        Some(n) if n < DESCRIPTORS_MIN => found.tell(
-            Verdict::Failed,
-            &format!("only {n} open files are allowed; a device has a socket per path"),
-            "ulimit -n 4096",
-        ),
-        _ => found.good("enough open files are allowed"),
-    }
 }
 
 /// Checks the drop-in libraries, and the programs that use them.
@@ -295,22 +284,32 @@ fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
 fn peer(
     host: &HostName,
     at: Option<&InterfaceAddress>,
+    base: u16,
     stop: &Stop,
     found: &mut Findings,
 ) -> Result {
     let ip: Option<IpAddr> = at.map(|a| a.ip);
-    let survey = match paths::survey(host, ip, srd::PORT_BASE_DEFAULT, stop) {
+    let survey = match paths::survey(host, ip, base, mtu_set()?, stop) {
         Ok(survey) => survey,
         // The server did not answer smaller packets either.
         Err(e) => {
-            let (first, last) = (srd::PORT_BASE_DEFAULT, srd::PORT_BASE_DEFAULT + 255);
+            let (first, last) = match ip {
+                Some(ip) => Networks::of_settings(ip, base)?.ports_all(),
+                None => (base, base + 255),
+            };
             let advice = format!(
                 "there: srd serve --ip ADDRESS; open UDP ports {first} to {last} of both hosts"
             );
             return found.tell(Verdict::Failed, &e.to_string(), &advice);
         }
     };
-    let Survey { server, answering, total, rtt_us_min, rtt_us_max, narrow } = survey;
+    if let Some(ip) = ip {
+        let networks = Networks::of_settings(ip, base)?;
+        if let Some((what, advice)) = silent_trouble(&networks, &survey) {
+            return found.tell(Verdict::Failed, &what, &advice);
+        }
+    }
+    let Survey { server, answering, total, rtt_us_min, rtt_us_max, narrow, .. } = survey;
     if let Some(mtu) = narrow {
         let (what, advice) = mtu_trouble(&server, mtu, ip);
         return found.tell(Verdict::Failed, &what, &advice);
@@ -321,21 +320,24 @@ fn peer(
     if answering == total {
         return found.good(&what);
     }
-    let mut advice = format!("srd paths {server}");
-    if srd::setting("SRD_RAILS").is_some_and(|rails| !rails.is_empty()) {
-        let (first, last) = rail_ports(srd::PORT_BASE_DEFAULT);
-        advice.push_str(&format!(
-            "; the networks of SRD_RAILS beside the first need UDP ports from {first} on (up to \
-             {last} with four networks) open on both hosts"
-        ));
-    }
-    found.tell(Verdict::Advice, &what, &advice)
+    found.tell(Verdict::Advice, &what, &format!("srd paths {server}"))
 }
 
-/// First and last UDP port that devices with rails receive at besides those from `port_base`.
-const fn rail_ports(port_base: u16) -> (u16, u16) {
-    let first = port_base.saturating_add(RAIL_PORTS);
-    (first, first.saturating_add(RAIL_PORTS * (RAILS_MAX as u16 - 1) - 1))
+/// Finding and advice if nothing comes back from one of the networks of `SRD_RAILS`.
+fn silent_trouble(networks: &Networks, survey: &Survey) -> Option<(String, String)> {
+    let server: SocketAddr = survey.server.parse().ok()?;
+    let Silent { rail, paths } = *networks.silent(server.ip(), survey).first()?;
+    let what = format!(
+        "{server}: none of the {paths} paths by the {} network of SRD_RAILS answers",
+        ordinal(rail)
+    );
+    let (first, last) = networks.ports(rail);
+    let advice = format!(
+        "the other host needs the same SRD_RAILS; open UDP ports {first} to {last} of both hosts \
+         in that network ({}); `ip route` shows whether there is a route",
+        firewall_command((first, last))
+    );
+    Some((what, advice))
 }
 
 /// Finding and advice if only small packets reach the server.
@@ -354,11 +356,11 @@ fn mtu_trouble(server: &str, mtu: u16, own: Option<IpAddr>) -> (String, String) 
 }
 
 /// Checks over how many ECMP paths the network spreads source ports.
-fn ways(host: &HostName, at: Option<&InterfaceAddress>, found: &mut Findings) -> Result {
+fn ways(host: &HostName, at: Option<&InterfaceAddress>, base: u16, found: &mut Findings) -> Result {
     // A host name that does not resolve has been reported already.
-    let resolved = host.resolve(srd::PORT_BASE_DEFAULT, at.map(|a| a.ip));
+    let resolved = host.resolve(base, at.map(|a| a.ip));
     let Ok(server) = resolved else { return Ok(()) };
-    match entropy::measure(&server, srd::PORT_BASE_DEFAULT) {
+    match entropy::measure(&server, base) {
         Ok(e) => {
             let verdict = if e.good { Verdict::Good } else { Verdict::Advice };
             found.tell(verdict, &e.what, &e.details.join("\n        "))
@@ -373,6 +375,8 @@ fn ways(host: &HostName, at: Option<&InterfaceAddress>, found: &mut Findings) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srd::datapath::udp::{RAIL_PORTS, RAILS_MAX};
+    use std::fs;
 
     #[test]
     fn failed_checks_are_counted_and_advice_is_not() {
@@ -387,8 +391,9 @@ mod tests {
     fn services_of_firewalld_have_the_ports_of_devices() {
         let base = srd::PORT_BASE_DEFAULT;
         let files = concat!(env!("CARGO_MANIFEST_DIR"), "/../../xtask/src/package/files");
+        let rails = (base + RAIL_PORTS, base + RAIL_PORTS * RAILS_MAX as u16 - 1);
         for (name, (first, last)) in
-            [("software-srd", (base, base + 255)), ("software-srd-rails", rail_ports(base))]
+            [("software-srd", (base, base + 255)), ("software-srd-rails", rails)]
         {
             let text = fs::read_to_string(format!("{files}/{name}.xml")).unwrap();
             let port = format!("<port protocol=\"udp\" port=\"{first}-{last}\"/>");

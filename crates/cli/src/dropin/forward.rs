@@ -23,6 +23,12 @@ const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun
 /// First version that accepts the list together with `-x`.
 const MERGES_SINCE: u32 = 5;
 
+/// Setting of the devices' PCI address, and its value for none.
+const PCI: (&str, &str) = ("SRD_PCI", "none");
+/// First version of MPICH that does not ask its hwloc about a device without a PCI address. The
+/// hwloc in MPICH's wheel does not look for PCI devices at all, so that asking ends the program.
+const MPICH_WITHOUT_PCI: [u32; 3] = [5, 0, 1];
+
 /// The variables that make Open MPI pass `names` on, and the caller's variables `SRD_…`. `command`
 /// is the program to be started and its arguments.
 ///
@@ -40,7 +46,12 @@ pub fn variables(names: &[&str], command: &[OsString]) -> Result<Variables> {
     all.extend(own.filter(|name| name.starts_with("SRD_") && !names.contains(&name.as_str())));
     let caller = env::var(LIST).ok().filter(|list| !list.is_empty());
     let separator = env::var(SEPARATOR).ok().filter(|s| !s.is_empty());
-    Ok(lists(&all, caller, separator.as_deref(), version(launcher(command))))
+    let told = told(launcher(command));
+    let mut out = lists(&all, caller, separator.as_deref(), version_in(&told));
+    if is_without_pci(&told) && srd::setting(PCI.0).is_none() {
+        out.push((PCI.0.into(), PCI.1.into()));
+    }
+    Ok(out)
 }
 
 /// The lists for a version of Open MPI. One that the caller has set is continued.
@@ -71,13 +82,30 @@ fn launcher(command: &[OsString]) -> OsString {
     command.iter().find(is_launcher).cloned().unwrap_or_else(|| LAUNCHERS[0].into())
 }
 
-/// First number of the version of Open MPI; none if there is none, or it is another MPI.
-fn version(launcher: OsString) -> Option<u32> {
-    let out = Command::new(launcher).arg("--version").output().ok()?;
-    version_in(&String::from_utf8_lossy(&out.stdout))
+/// What a launcher says of its version; nothing if there is no such program.
+fn told(launcher: OsString) -> String {
+    let out = Command::new(launcher).arg("--version").output();
+    out.map_or_else(|_| String::new(), |out| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// `mpirun (Open MPI) 4.1.4`
+/// Whether it is a launcher of MPICH whose ranks accept devices without a PCI address:
+/// `HYDRA build details:`, and in the next line `Version: 5.0.2`.
+fn is_without_pci(text: &str) -> bool {
+    let mut lines = text.lines();
+    if lines.next().is_none_or(|line| !line.starts_with("HYDRA build details")) {
+        return false;
+    }
+    let version = lines.next().and_then(|line| line.trim().strip_prefix("Version:"));
+    // A release candidate ends with letters.
+    let digits = |part: &str| {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..end].parse::<u32>().ok()
+    };
+    let numbers: Option<Vec<u32>> = version.and_then(|v| v.trim().split('.').map(digits).collect());
+    numbers.is_some_and(|numbers| numbers.as_slice() >= &MPICH_WITHOUT_PCI[..])
+}
+
+/// First number of the version of Open MPI: `mpirun (Open MPI) 4.1.4`. None if it is another MPI.
 fn version_in(text: &str) -> Option<u32> {
     let (_, version) = text.lines().next()?.split_once("(Open MPI) ")?;
     version.split('.').next()?.parse().ok()
@@ -117,6 +145,18 @@ mod tests {
         assert_eq!(launcher(&words("./mpirun_all.sh")), "mpirun");
         assert_eq!(version_in("mpirun (Open MPI) 5.0.11\n\nReport bugs"), Some(5));
         assert_eq!(version_in("HYDRA build details:\n    Version: 4.2"), None);
+    }
+
+    #[test]
+    fn newer_versions_of_mpich_get_devices_without_a_pci_address() {
+        let of = |version: &str| {
+            is_without_pci(&format!("HYDRA build details:\n    Version:    {version}\n    Release"))
+        };
+        assert!(of("5.0.1") && of("5.0.2") && of("5.0.1rc3") && of("5.1.0") && of("6.0"));
+        assert!(!of("5.0.0") && !of("4.3.2") && !of("5.0") && !of("unreleased") && !of(""));
+        assert!(!is_without_pci("") && !is_without_pci("HYDRA build details:"));
+        assert!(!is_without_pci("Intel(R) MPI Library for Linux* OS, Version 2021.14"));
+        assert!(!is_without_pci("mpirun (Open MPI) 5.0.11\n"));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 mod cluster;
 pub mod doctor;
 mod entropy;
+mod limits;
+mod rails;
 pub mod run;
 
 mod figures;
@@ -60,12 +62,14 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("I_MPI_OFI_PROVIDER", "efa", "Intel MPI: this provider or none"),
 ];
 
-/// Variables that make programs faster, each kept if the caller has set it: name, value and reason.
+/// Variables that suit most programs, each kept if the caller has set it: name, value and reason.
 /// libfabric 1.17, which uses RDMA reads only on request, cuts longer messages into packets
 /// otherwise, posts and copies each by itself, and takes 1.1 (128 KiB) to 2 times (16 MiB) as long.
+/// The device's completion counters, which libfabric uses from 2.6 on, do not count what peers do.
 const TUNED: &[(&str, &str, &str)] = &[
     ("FI_EFA_USE_DEVICE_RDMA", "1", "libfabric: receivers read long messages by RDMA"),
     ("FI_EFA_INTER_MIN_READ_MESSAGE_SIZE", "131072", "libfabric: from this length in bytes on"),
+    ("FI_EFA_USE_HW_CNTR", "0", "libfabric: counts by itself, also what peers read and write"),
 ];
 
 /// Names and values of environment variables.

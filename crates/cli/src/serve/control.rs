@@ -18,7 +18,7 @@ use crate::{
     files::Folder,
     output,
 };
-use srd::{AsyncEvent, CompletionQueue, Device, Endpoint, Qpn, Status, WorkCompletion};
+use srd::{AsyncEvent, CompletionQueue, Device, Endpoint, QKey, Qpn, Status, WorkCompletion};
 use std::{
     collections::BTreeMap,
     net::IpAddr,
@@ -216,7 +216,7 @@ impl Control {
     fn grant(
         &mut self,
         from: ClientAddress,
-        (id, reply_qkey): (u64, u32),
+        (id, reply_qkey): (u64, QKey),
         body: Body,
     ) -> Result<Option<Body>> {
         Ok(Some(match body {
@@ -247,7 +247,7 @@ impl Control {
     fn copy(
         &mut self,
         from: ClientAddress,
-        reply: (u64, u32),
+        reply: (u64, QKey),
         request: CopyRequest,
     ) -> Option<Body> {
         self.copies.begin(&self.device, from, reply, request)
@@ -257,7 +257,7 @@ impl Control {
         &mut self,
         from: ClientAddress,
         id: u64,
-        reply_qkey: u32,
+        reply_qkey: QKey,
         request: &PerfOpen,
     ) -> Result<Body> {
         // A pending event about an earlier process at this address must not end the new process's
@@ -297,7 +297,7 @@ impl Control {
 
     /// Sends an answer if its limits allow. A client that does not acknowledge answers gets no more
     /// of them, and so leaves room for answers to others.
-    fn answer(&mut self, to: ClientAddress, qkey: u32, id: u64, body: Body) {
+    fn answer(&mut self, to: ClientAddress, qkey: QKey, id: u64, body: Body) {
         let (of_qp, of_host) = self.link.outgoing_to(to.ip, to.qpn);
         if of_qp >= ANSWERS_QP_MAX || of_host >= ANSWERS_HOST_MAX || !self.link.can_send() {
             self.tally.refused += 1;

@@ -16,7 +16,7 @@ use crate::{
     transfer::{self, Abort, Delivered, Receiver, Session},
     units::bytes_text,
 };
-use srd::{Device, ProtectionDomain};
+use srd::{Device, ProtectionDomain, QKey};
 use std::{
     sync::{
         Arc,
@@ -57,7 +57,7 @@ struct Copy {
     stop: Arc<AtomicBool>,
     from: ClientAddress,
     id: u64,
-    reply_qkey: u32,
+    reply_qkey: QKey,
     _lease: Lease,
 }
 
@@ -74,7 +74,7 @@ impl Copies {
         &mut self,
         device: &Device,
         from: ClientAddress,
-        (id, reply_qkey): (u64, u32),
+        (id, reply_qkey): (u64, QKey),
         request: CopyRequest,
     ) -> Option<Body> {
         let refuse = |why, text: String| Some(Body::Fail(why, text));
@@ -202,7 +202,7 @@ impl Copy {
         &self,
         session: &mut Session<'_>,
         pd: &ProtectionDomain,
-        qkey: u32,
+        qkey: QKey,
         size: u64,
         name: &str,
     ) -> Result<Delivered, Abort> {
@@ -219,7 +219,7 @@ impl Copy {
         &self,
         session: &mut Session<'_>,
         pd: &ProtectionDomain,
-        qkey: u32,
+        qkey: QKey,
         slots: &Slots,
         name: &str,
     ) -> Result<Delivered, Abort> {

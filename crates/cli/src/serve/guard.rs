@@ -97,6 +97,7 @@ impl Guard {
 mod tests {
     use super::*;
     use crate::app::token::tests::token;
+    use srd::QKey;
 
     #[test]
     fn a_proof_is_valid_once_for_its_request_sender_and_period() {
@@ -106,7 +107,7 @@ mod tests {
         let from = |n, qpn| ClientAddress { ip: IpAddr::from([10, 0, 0, n]), qpn: Qpn(qpn) };
         let request = |id, name: &str| Message {
             id,
-            reply_qkey: 7,
+            reply_qkey: QKey(7),
             body: Body::PutOpen { size: 1, name: name.into() },
         };
         let (own, client, asked) = (Qpn(0), from(1, 0x300), [1; 32]);

@@ -10,8 +10,8 @@ use crate::{
     failure::{Failure, Result},
 };
 use srd::{
-    Access, AddressHandle, CompletionOp, CompletionQueue, Device, MemoryRegion, QpInit, QueuePair,
-    RecvWr, SendWr, WorkCompletion, datapath::process_cpu_ns,
+    Access, AddressHandle, CompletionOp, CompletionQueue, Device, MemoryRegion, QKey, QpInit,
+    QueuePair, RecvWr, SendWr, WorkCompletion, datapath::process_cpu_ns,
 };
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -34,8 +34,8 @@ pub struct PerfSession {
     memory: MemoryRegion,
     ah: AddressHandle,
     number: u64,
-    reply_qkey: u32,
-    qkey: u32,
+    reply_qkey: QKey,
+    qkey: QKey,
     request: PerfOpen,
     messages: u64,
     ping_last: Instant,
@@ -50,7 +50,7 @@ pub fn open(
     device: &Device,
     cq: &CompletionQueue,
     from: ClientAddress,
-    reply_qkey: u32,
+    reply_qkey: QKey,
     request: &PerfOpen,
 ) -> Result<(PerfSession, PerfReady)> {
     // A protection domain of its own: no other client's queue pair can access its memory.
@@ -137,7 +137,7 @@ impl PerfSession {
     }
 
     /// Q_Key of the client's link.
-    pub fn reply_qkey(&self) -> u32 {
+    pub fn reply_qkey(&self) -> QKey {
         self.reply_qkey
     }
 

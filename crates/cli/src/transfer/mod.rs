@@ -93,9 +93,10 @@ impl Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srd::RKey;
 
     fn slots(chunk: u32, count: u16) -> Slots {
-        Slots { raddr: 0, rkey: 0, chunk, count }
+        Slots { raddr: 0, rkey: RKey(0), chunk, count }
     }
 
     #[test]

@@ -31,6 +31,19 @@ fn settings_of_the_file_hold_unless_a_variable_is_set() {
     let told = with(&conf, &["doctor"], &[("SRD_PATHS", "16")]).stdout;
     assert!(told.contains(&format!("settings of {conf}: 2")), "{told}");
     assert!(told.contains("SRD_PATHS=8 (but SRD_PATHS=16 in the environment)"), "{told}");
+    // It checks what the drop-in libraries will use, from the file and from the environment.
+    let set = [("SRD_INTERFACE", "lo"), ("SRD_PORT_BASE", "23300"), ("SRD_MTU", "1200")];
+    let told = with(&conf, &["doctor"], &set).stdout;
+    for wanted in ["interface lo with 127.0.0.1", "UDP port 233", " 8 paths", "carry 1200 bytes"] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+    let wrong = [("SRD_INTERFACE", "lo"), ("SRD_PORT_BASE", "many")];
+    with(&conf, &["doctor"], &wrong).fails(2, "SRD_PORT_BASE=many: it is no port");
+    // The commands that open a device of their own use the same ports as the libraries.
+    let base = [("SRD_PORT_BASE", "23600")];
+    with(&conf, &["perf", "lat", "127.0.0.1"], &base).fails(1, "answers at 127.0.0.1:23600: start");
+    let option = ["perf", "lat", "127.0.0.1", "--port-base", "23900"];
+    with(&conf, &option, &base).fails(1, "answers at 127.0.0.1:23900: start");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use crate::common::{PORT_BASE, Scratch, Server, same};
 use srd::{
     Access, AddressHandle, CompletionOp, CompletionQueue, Device, DeviceConfig, MemoryRegion,
-    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+    ProtectionDomain, QKey, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
 };
 use std::{cell::RefCell, collections::VecDeque, os::unix::fs::PermissionsExt, time::Duration};
 
 /// Q_Key of the request queue pair, given in docs/tool.md.
-const CONTROL_QKEY: u32 = 0x5352_4400;
-const REPLY_QKEY: u32 = 7;
+const CONTROL_QKEY: QKey = QKey(0x5352_4400);
+const REPLY_QKEY: QKey = QKey(7);
 const BUFFER: usize = 2048;
 
 /// A device that sends arbitrary messages.
@@ -53,7 +53,7 @@ impl Attacker {
     }
 
     /// Sends bytes, and waits for the acknowledgment.
-    fn say_to(&self, qpn: Qpn, qkey: u32, bytes: &[u8]) {
+    fn say_to(&self, qpn: Qpn, qkey: QKey, bytes: &[u8]) {
         self.memory.write_at(64 * BUFFER, bytes).unwrap();
         let sge = [self.memory.sge(64 * BUFFER, bytes.len() as u32)];
         let wr = SendWr::send(99, &self.ah, qpn, qkey);
@@ -105,7 +105,7 @@ impl Attacker {
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut m = b"SRT\x01".to_vec();
     m.extend(1_u64.to_le_bytes());
-    m.extend(REPLY_QKEY.to_le_bytes());
+    m.extend(REPLY_QKEY.0.to_le_bytes());
     m.push(kind);
     m.extend(body);
     m
@@ -184,7 +184,7 @@ fn a_copy_that_breaks_the_rules_leaves_nothing() {
         let (session, ready) = attacker.hear(9);
         let qkey = u32::from_le_bytes(ready[..4].try_into().unwrap());
         for m in messages {
-            attacker.say_to(session, qkey, &m);
+            attacker.say_to(session, QKey(qkey), &m);
         }
         attacker.hear(1);
         assert!(s.names("in").is_empty());

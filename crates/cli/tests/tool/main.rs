@@ -6,6 +6,7 @@ mod conf;
 mod copy;
 mod export;
 mod hostile;
+mod limits;
 mod log;
 mod paths;
 mod perf;

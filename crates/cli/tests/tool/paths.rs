@@ -2,7 +2,7 @@
 
 use crate::common::{Running, run, srd, until};
 use serde_json::Value;
-use srd::{Bind, Device, DeviceConfig, Progress, QpInit, RecvWr, SendWr, Status};
+use srd::{Bind, Device, DeviceConfig, Progress, QKey, QpInit, RecvWr, SendWr, Status};
 use std::{net::IpAddr, os::unix::process::CommandExt as _, thread::sleep, time::Duration};
 
 /// A user without rights.
@@ -78,13 +78,13 @@ fn all_paths_of_a_process_at_rest_answer() {
         let pd = device.pd_create().unwrap();
         let cq = device.cq_create(16).unwrap();
         let qp = pd.qp_create(&QpInit::srd(&cq, &cq)).unwrap();
-        qp.activate(1).unwrap();
+        qp.activate(QKey(1)).unwrap();
         (device, pd, cq, qp)
     };
     let (a, b) = (open(1), open(2));
     let to = a.1.ah_create(b.0.ip()).unwrap();
     b.3.post_recv(&RecvWr { wr_id: 0, sges: &[] }).unwrap();
-    a.3.post_send(&SendWr::send(1, &to, b.3.qpn(), 1)).unwrap();
+    a.3.post_send(&SendWr::send(1, &to, b.3.qpn(), QKey(1))).unwrap();
     for end in [&a, &b] {
         assert_eq!(end.2.wait(Duration::from_secs(60)).unwrap().unwrap().status, Status::Ok);
     }

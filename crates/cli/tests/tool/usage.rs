@@ -86,6 +86,20 @@ fn a_missing_server_is_reported_in_time() {
     }
 }
 
+/// Without a server on this host, a client gets the first free port, which is the one it is to
+/// speak with: it must not take itself for another program.
+#[test]
+fn a_missing_server_on_this_host_is_missing_though_the_client_has_its_port() {
+    let clients: [&[&str]; 3] = [
+        &["perf", "lat", "127.0.0.1", "--port-base", "23000"],
+        &["cp", "/etc/hostname", "127.0.0.1:", "--port-base", "23000"],
+        &["paths", "127.0.0.1", "--port-base", "23000"],
+    ];
+    for client in clients {
+        run(client).fails(1, "nobody answers at 127.0.0.1:23000: start `srd serve --ip 127.0.0.1`");
+    }
+}
+
 #[test]
 fn a_closed_output_ends_the_command_quietly() {
     let s = Scratch::new("pipe");

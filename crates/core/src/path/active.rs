@@ -127,7 +127,8 @@ impl ActivePaths {
     pub(super) fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
         let base = if rtt_ns_min == 0 { p.rtt_ns_initial } else { rtt_ns_min };
         Link {
-            line: p.line_bytes_per_sec,
+            line: p.line.bytes_per_sec(),
+            line_known: !p.line.is_learnt(),
             base_ns: u64::from(base),
             base_known: rtt_ns_min != 0,
             srtt_ns: u64::from(srtt_ns.max(base)),
@@ -274,7 +275,7 @@ impl ActivePaths {
             let turn = PATH_BURST.of(Link::bytes(rate, self.srtt(p).0));
             burst = burst.min(u32::try_from(turn).unwrap_or(u32::MAX)).max(p.mtu.into());
             let paced = (u128::from(rate) * u128::from(pace)) >> 8;
-            rate = paced.min(p.line_bytes_per_sec.into()) as u64;
+            rate = paced.min(p.line.bytes_per_sec().into()) as u64;
         }
         self.pacing.rate_set(rate, burst, p.mtu);
         self.cap_update(p);

@@ -177,7 +177,7 @@ impl Awake<'_> {
             let risen = a.drop_cap + DROP_CAP_RISE.of(a.drop_cap).max(1);
             a.drop_cap = if a.inflight_max < a.drop_cap { u64::MAX } else { risen };
         }
-        a.share_round(now, &link, round);
+        a.share_round(p, now, &link, round);
         a.rate_apply(p);
     }
 

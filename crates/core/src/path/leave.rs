@@ -89,10 +89,15 @@ impl Awake<'_> {
         // each packet would begin a new measurement, none would end, and the rate would never
         // change.
         let pause =
-            a.meter.on_sent(now, bytes, p.line_bytes_per_sec).min(now.since(a.pacing.next()));
+            a.meter.on_sent(now, bytes, p.line.bytes_per_sec()).min(now.since(a.pacing.next()));
         let srtt = a.srtt(p);
         if a.inflight == 0 && pause > srtt && !retransmit {
-            a.meter.restart(now, bytes);
+            // With more to send, one acknowledgment for all that was in flight makes no pause.
+            // While no round has ended, the window is small, and no round would ever end.
+            let blocked = !a.app_limited && now.since(a.meter.acked_at()) <= srtt;
+            if !(blocked && a.rate.is_opening()) {
+                a.meter.restart(now, bytes);
+            }
             // Rule CC-24.
             if p.guards.has(Guard::Restart) && pause.0 > RESTART_RTTS * (srtt + a.host_delay(p)).0 {
                 let link = a.link_now(p);

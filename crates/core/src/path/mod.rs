@@ -318,7 +318,7 @@ impl PathContext {
     /// still counts, and it would grant no more in their place.
     fn credit_max(&self) -> u64 {
         let p = &self.params;
-        let ahead = p.line_bytes_per_sec / (1_000_000_000 / GRANT_AHEAD.0);
+        let ahead = p.line.bytes_per_sec() / (1_000_000_000 / GRANT_AHEAD.0);
         let least = u64::from(GRANT_AHEAD_MIN * GRANT_PACKETS) * u64::from(p.mtu);
         ahead.max(least).max(self.inflight_max())
     }
@@ -327,6 +327,12 @@ impl PathContext {
     #[cfg(test)]
     fn credit_bytes(&self) -> u64 {
         self.credit.room()
+    }
+
+    /// The line rate that is told or believed, in bytes per second.
+    #[cfg(test)]
+    pub(crate) fn line_bytes_per_sec(&self) -> u64 {
+        self.params.line.bytes_per_sec()
     }
 
     /// Bytes in flight.

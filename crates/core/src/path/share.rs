@@ -263,11 +263,16 @@ impl ActivePaths {
     }
 
     /// A round is over: congestion control decides on the rate of the host.
-    pub(super) fn share_round(&mut self, now: Time, link: &Link, round: Round) {
+    pub(super) fn share_round(&mut self, p: &Params, now: Time, link: &Link, round: Round) {
         let took = now.since(core::mem::replace(&mut self.share.round_at, now));
         let round = self.share.round(round);
         let before = self.rate.rate();
+        let raised = round.is_calm(link.target_ns) && p.line.on_calm_round(round.delivered);
+        let link = &Link { line: p.line.bytes_per_sec(), ..*link };
         self.rate.on_round(link, &round);
+        if raised {
+            self.rate.adopt(before.saturating_mul(2).min(link.line));
+        }
         if self.share.view.senders > 1 && !self.rate.is_opening() {
             self.rate.adopt(stretched(link, took, before, self.rate.rate()));
         }
@@ -277,7 +282,10 @@ impl ActivePaths {
     fn share_view(&mut self, p: &Params, view: &HostView) -> bool {
         let before = (self.share.part, self.inflight_max);
         self.share.view = *view;
-        self.share.part = Part::fair(view, p.line_bytes_per_sec, self.share.limited);
+        if view.senders > 1 {
+            p.line.at_least(view.rate_bytes_per_sec);
+        }
+        self.share.part = Part::fair(view, p.line.bytes_per_sec(), self.share.limited);
         if self.share.view.senders > 1 {
             self.rtt.hint(view.rtt_ns_min);
         }

@@ -550,6 +550,40 @@ fn a_sender_without_credit_does_not_wait_for_a_pause_long_ago() {
     assert!(at.since(b.now) <= Span::from_ms(100), "{:?}", at.since(b.now));
 }
 
+/// One acknowledgment comes late and covers all of a window. Whether the sender then has left its
+/// start behind.
+fn start_is_over_after_windows(app_limited: bool) -> bool {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(0, 10);
+    for _ in 0..4 {
+        let began = b.now;
+        let mut sent = 0;
+        loop {
+            match b.context.gate(b.now, false) {
+                Gate::Open { .. } => b.context.awake(b.now).on_sent(0, 4096, false, false),
+                Gate::Until(t) | Gate::Uncredited(t) => {
+                    b.now = t;
+                    continue;
+                }
+                Gate::Blocked => break,
+            }
+            sent += 4096;
+        }
+        b.wait_us(40);
+        for _ in 0..sent / 4096 {
+            b.context.awake(b.now).on_acked(0, 4096, began);
+        }
+        b.context.awake(b.now).on_ack_end(sent, app_limited, false);
+    }
+    !b.context.active.as_ref().expect("it has sent").rate.is_opening()
+}
+
+#[test]
+fn a_window_that_one_acknowledgment_covers_is_a_round_and_no_pause() {
+    assert!(start_is_over_after_windows(false), "there was more to send");
+    assert!(!start_is_over_after_windows(true), "pauses of the program measure nothing");
+}
+
 /// A receiver grants for what a sender says it has to send, and after a silence it grants anew.
 /// What was granted and not used must not add up over many pauses: all of it could leave at once,
 /// beside the grants of others.

@@ -17,7 +17,7 @@ use crate::tuning::{
     FULL_OVERFLOWS, FULL_OVERFLOWS_JOIN, FULL_OVERFLOWS_MAX, FULL_QUICK_BELOW,
     FULL_QUICK_DOUBLINGS, FULL_QUICK_ECHOES, FULL_SHARE_HEAVY, FULL_SHARE_LOST, FULL_STEP,
     FULL_TALLY, FULL_TALLY_LEAST, FULL_TARGET_LEAST, FULL_TARGET_MOST, FULL_TARGETS, FULL_TURN_NS,
-    FULL_WATCH_SPANS, FULL_WINDOW, PACKETS_TRUSTED,
+    FULL_WATCH_SPANS, FULL_WINDOW, PACKETS_TRUSTED, Share,
 };
 
 /// One packet, in units of the window.
@@ -171,7 +171,8 @@ impl FullQueue {
         } else if said == Said::Overflow && round.missing > round.acked {
             self.adopt(rate, Self::cut(round, rate));
         } else if said == Said::Overflow {
-            self.window = FULL_CUT.of(self.window);
+            let kept = if planted!(FullOverflowIgnored) { Share(1, 1) } else { FULL_CUT };
+            self.window = kept.of(self.window);
         } else if let Some(queue) = round.queue_ns {
             self.step(queue.max(round.median_ns), round.app_limited);
         } else if round.missing == 0 {
@@ -353,6 +354,7 @@ impl FullQueue {
         let full = u128::from(self.full_ns);
         let reference = FULL_WINDOW * PACKET;
         let least = FULL_TARGET_LEAST;
+        let window = if planted!(FullTargetFlat) { PACKET } else { window };
         let share = match window < reference {
             true => {
                 let halvings = log2_256(reference, window.max(1)).min(FULL_HALVINGS_MAX << 8);

@@ -9,10 +9,10 @@
 
 use super::{Link, Round};
 use crate::tuning::{
-    CAP_ALIKE, CAP_BAD_LINK, CAP_CLEAN, CAP_CUT, CAP_DOUBLES, CAP_DOUBLINGS_MAX, CAP_EXEMPT_MAX,
-    CAP_EXEMPT_MIN, CAP_FALL, CAP_HEAVY_FALL, CAP_HOLD, CAP_INTERVAL, CAP_KEPT, CAP_LOSSY_ROUNDS,
-    CAP_PERMILLE, CAP_PKTS, CAP_RISE, CAP_RISE_LATE, CAP_RISE_MAX, CAP_RISE_SETTLES, CAP_SAME,
-    CAP_TRIAL_CUT, CAP_UNLIKE_LINKS_PERMILLE, HEAVY_PERMILLE, Share,
+    CAP_ALIKE, CAP_CLEAN, CAP_CUT, CAP_DEVIATIONS, CAP_DOUBLES, CAP_DOUBLINGS_MAX, CAP_EXEMPT_MAX,
+    CAP_EXEMPT_MIN, CAP_FALL, CAP_HEAVY_FALL, CAP_HOLD, CAP_INTERVAL, CAP_KEPT, CAP_LOSSES_MOST,
+    CAP_LOSSY_ROUNDS, CAP_PERMILLE, CAP_PKTS, CAP_RISE, CAP_RISE_LATE, CAP_RISE_MAX,
+    CAP_RISE_SETTLES, CAP_SAME, CAP_TRIAL_CUT, CAP_UNLIKE_LINKS_PERMILLE, HEAVY_PERMILLE, Share,
 };
 
 /// What the losses of the last intervals mean.
@@ -42,12 +42,40 @@ struct Interval {
     lossy_rounds: u64,
 }
 
+/// Packets that were sent and those of them that were lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    lost: u64,
+    all: u64,
+}
+
+impl Losses {
+    fn add(&mut self, other: Self) {
+        *self = Self { lost: self.lost + other.lost, all: self.all + other.all };
+        if self.all > CAP_LOSSES_MOST {
+            *self = Self { lost: self.lost / 2, all: self.all / 2 };
+        }
+    }
+
+    /// Whether a larger share is lost than of `other`, beyond what chance explains: the difference
+    /// is more than [`CAP_DEVIATIONS`] standard deviations of losses that are independent.
+    fn exceed(self, other: Self) -> bool {
+        let (lost, all) = (u128::from(self.lost), u128::from(self.all));
+        let (lost_other, all_other) = (u128::from(other.lost), u128::from(other.all));
+        let Some(more) = (lost * all_other).checked_sub(lost_other * all) else { return false };
+        let (lost, sum) = (lost + lost_other, all + all_other);
+        let deviations = u128::from(CAP_DEVIATIONS * CAP_DEVIATIONS);
+        more * more * sum > deviations * lost * (sum - lost) * all * all_other
+    }
+}
+
 /// Conclusion of an interval.
 #[derive(Clone, Copy, Debug)]
 struct Verdict {
     /// Bytes per second.
     delivered: u64,
     permille: u32,
+    losses: Losses,
     queued: bool,
     ns: u64,
 }
@@ -66,6 +94,10 @@ pub(crate) struct LossCap {
     bad_link_permille: u32,
     exempt: u16,
     exempt_next: u16,
+    /// Losses of the last trial, and those since a bad link is believed in.
+    in_trial: Losses,
+    /// See [`Self::in_trial`].
+    since: Losses,
 }
 
 impl Interval {
@@ -87,12 +119,17 @@ impl Interval {
             && (passed >= CAP_PKTS * link.mtu || self.lossy_rounds >= CAP_LOSSY_ROUNDS)
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self, mtu: u64) -> Verdict {
+        let packets = |bytes: u64| bytes.div_ceil(mtu.max(1));
         let all = u128::from(self.acked) + u128::from(self.lost);
         let permille = (u128::from(self.lost) * 1000 / all.max(1)) as u32;
         Verdict {
             delivered: Link::rate(self.delivered, self.ns),
             permille,
+            losses: Losses {
+                lost: packets(self.lost),
+                all: packets(self.lost) + packets(self.acked),
+            },
             queued: self.queued_ns > self.ns / 2,
             ns: self.ns,
         }
@@ -114,12 +151,19 @@ impl LossCap {
             bad_link_permille: 0,
             exempt: 0,
             exempt_next: CAP_EXEMPT_MIN,
+            in_trial: Losses::default(),
+            since: Losses::default(),
         }
     }
 
     /// The most that may be sent, in bytes per second; `u64::MAX`: no cap.
     pub(crate) fn cap(&self) -> u64 {
         self.cap
+    }
+
+    /// Share lost, per thousand, that is a bad link's and does not depend on the rate; 0: none.
+    pub(crate) fn bad_link_permille(&self) -> u32 {
+        self.bad_link_permille
     }
 
     /// A pause: what the interval has measured says nothing, but a cap is remembered.
@@ -144,7 +188,7 @@ impl LossCap {
         if !self.sums.is_over(link) {
             return false;
         }
-        let verdict = self.sums.verdict();
+        let verdict = self.sums.verdict(link.mtu);
         let settled = !self.settling;
         self.begin(false);
         if let Belief::Capped { ns, .. } = &mut self.belief {
@@ -158,28 +202,27 @@ impl LossCap {
     }
 
     fn judge(&mut self, link: &Link, verdict: Verdict) {
-        self.exempt = self.exempt.saturating_sub(1);
-        if self.exempt == 0 {
-            self.bad_link_permille = 0;
-        }
+        self.believe(verdict);
         let lossy = verdict.permille >= CAP_PERMILLE.max(2 * self.bad_link_permille);
         match self.belief {
             Belief::Open { lossy_at } => self.open(link, verdict, lossy, lossy_at),
             Belief::Trial { permille, delivered, cap } if lossy => {
-                let remain = verdict.permille > CAP_BAD_LINK.of(permille.into()) as u32;
+                self.in_trial.add(verdict.losses);
                 let alike = CAP_ALIKE.of(permille.into())..=CAP_ALIKE.over(permille.into());
-                let sure = alike.contains(&verdict.permille.into());
+                let same = alike.contains(&verdict.permille.into());
                 // No link loses so much, unless lower rates show it for certain.
                 let heavy = verdict.permille >= CAP_UNLIKE_LINKS_PERMILLE;
                 let low = delivered / if heavy { CAP_HEAVY_FALL } else { CAP_FALL };
-                if self.cap < low && remain && !verdict.queued && (sure || !heavy) {
-                    self.bad_link(verdict.permille, if sure { cap } else { cap.min(delivered) });
+                let bad = same && !verdict.queued && !planted!(BadLinkCapped);
+                if self.cap < low && bad {
+                    self.bad_link(verdict.permille, cap);
                 } else {
                     self.cut(link, verdict.delivered, CAP_TRIAL_CUT);
                 }
             }
             Belief::Trial { .. } => self.belief = Belief::Capped { ns: 0, intervals: 0 },
             Belief::Capped { .. } if lossy => {
+                self.in_trial = Losses::default();
                 self.belief = Belief::Trial {
                     permille: verdict.permille,
                     delivered: verdict.delivered,
@@ -191,6 +234,19 @@ impl LossCap {
                 self.belief = Belief::Capped { ns, intervals: intervals.saturating_add(1) };
                 self.rise(link, verdict.ns, ns, intervals);
             }
+        }
+    }
+
+    /// A bad link is believed in for a while, and as long as no larger share is lost than in the
+    /// trial. What depends on the rate is no bad link: in a crowd the losses remain while one of
+    /// them slows down, and rise when all have returned.
+    fn believe(&mut self, verdict: Verdict) {
+        self.exempt = self.exempt.saturating_sub(1);
+        if self.exempt > 0 {
+            self.since.add(verdict.losses);
+        }
+        if self.exempt == 0 || self.since.exceed(self.in_trial) {
+            (self.bad_link_permille, self.exempt) = (0, 0);
         }
     }
 
@@ -211,13 +267,14 @@ impl LossCap {
             self.belief = Belief::Open { lossy_at: Some(delivered) };
             return;
         }
+        self.in_trial = Losses::default();
         self.belief = Belief::Trial { permille, delivered, cap: self.cap };
         self.cap_set(link, delivered);
     }
 
     /// The losses remain at half of the rate: `cap` is in force again.
     fn bad_link(&mut self, permille: u32, cap: u64) {
-        self.bad_link_permille = permille;
+        (self.bad_link_permille, self.since) = (permille, Losses::default());
         self.exempt = self.exempt_next;
         self.exempt_next = self.exempt_next.saturating_mul(2).min(CAP_EXEMPT_MAX);
         self.cap = cap;
@@ -236,7 +293,9 @@ impl LossCap {
     /// Sets the cap a little below `rate`, so that what is full drains. No cap is below the least
     /// rate of any policy: if nothing passes, that is an outage and no limit.
     fn cap_set(&mut self, link: &Link, rate: u64) {
-        self.cap = CAP_KEPT.of(rate).clamp(link.rate_min(), link.line);
+        if !planted!(CapNeverFalls) {
+            self.cap = CAP_KEPT.of(rate).clamp(link.rate_min(), link.line);
+        }
         self.begin(true);
     }
 
@@ -252,6 +311,7 @@ impl LossCap {
         let first = CAP_RISE.of(root).saturating_mul((took / length).max(1));
         let more = first.min(CAP_RISE_LATE.of(self.cap)) << doublings;
         let more = more.min(CAP_RISE_MAX.of(self.cap)).max(1);
+        let more = if planted!(CapNeverRises) { 0 } else { more };
         self.settling = more >= CAP_RISE_SETTLES.of(self.cap);
         self.cap = self.cap.saturating_add(more);
         if self.cap >= link.line {

@@ -4,6 +4,7 @@ use crate::guards::Guards;
 const LINE: u64 = 1_250_000_000;
 const LINK: Link = Link {
     line: LINE,
+    line_known: true,
     base_ns: 12_000,
     base_known: true,
     host_bytes: 0,

@@ -35,6 +35,8 @@ use srd::SrdRate;
 pub(crate) struct Link {
     /// Line rate of the local port in bytes per second.
     pub line: u64,
+    /// Whether it was told.
+    pub line_known: bool,
     /// Least RTT in ns: measured, or assumed until the first sample.
     pub base_ns: u64,
     /// Whether `base_ns` was measured.
@@ -115,7 +117,7 @@ impl RateState {
     /// The policy that the configuration names.
     fn of_engine(p: &Params) -> Self {
         match p.rate_policy {
-            config::RatePolicy::Srd => Self::Srd(SrdRate::new(p.line_bytes_per_sec)),
+            config::RatePolicy::Srd => Self::Srd(SrdRate::new(p.line.bytes_per_sec())),
             config::RatePolicy::Fixed => Self::Fixed(FixedRate::new(p)),
         }
     }
@@ -123,7 +125,7 @@ impl RateState {
     /// The rate with which a new context starts.
     pub(crate) fn rate_initial(p: &Params) -> u64 {
         match p.rate_policy {
-            config::RatePolicy::Srd => p.line_bytes_per_sec,
+            config::RatePolicy::Srd => p.line.bytes_per_sec(),
             config::RatePolicy::Fixed => p.rate_fixed_bytes_per_sec,
         }
     }

@@ -21,7 +21,10 @@ impl Port {
         let line = cfg.rate.line_bytes_per_sec;
         let lag_bytes = u128::from(line) * u128::from(PORT_LAG.0) / 1_000_000_000;
         let lag_bytes = u32::try_from(lag_bytes).unwrap_or(u32::MAX).max(cfg.rate.burst_bytes);
-        let paced = cfg.rate.policy == RatePolicy::Srd && cfg.guards.has(Guard::PortTurns);
+        // A port whose rate is not known is as fast as the contexts find it to be.
+        let paced = cfg.rate.policy == RatePolicy::Srd
+            && cfg.guards.has(Guard::PortTurns)
+            && !cfg.rate.line_learnt;
         let pacing = paced.then(|| Pacing::new(now, line, lag_bytes, cfg.mtu));
         Self { pacing, opens_at: Time(0) }
     }

@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::time::{Span, Time};
-use crate::tuning::UNSURE_MAX;
+use crate::tuning::{MARKED_ALL, UNSURE_MAX};
 
 /// Summary of one round, the input of a rate policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +36,17 @@ pub(crate) struct Round {
     pub app_limited: bool,
     /// Whether more than half of the echoes were those of packets that a switch had marked (ECN).
     pub marked: bool,
+    /// Whether more than seven eighths were; without an echo, not.
+    pub marked_all: bool,
+}
+
+impl Round {
+    /// Whether nothing tells of congestion: neither a loss, nor most packets marked, nor a queue
+    /// beyond the target.
+    pub(crate) fn is_calm(&self, target_ns: u64) -> bool {
+        let short = self.queue_ns.is_some_and(|queue| queue <= target_ns);
+        short && self.missing == 0 && !self.marked
+    }
 }
 
 /// Longest pause that is looked at: any port is empty then.
@@ -56,6 +67,8 @@ pub(crate) struct RoundMeter {
     sent: u64,
     sent_before: u64,
     last_sent: Time,
+    /// When packets were acknowledged last.
+    acked_at: Time,
     /// Newest send time of an acknowledged packet.
     newest: Time,
     app_limited: bool,
@@ -86,6 +99,7 @@ impl RoundMeter {
             sent: 0,
             sent_before: 0,
             last_sent: now,
+            acked_at: Time(0),
             newest: Time(0),
             app_limited: false,
             echoes: 0,
@@ -112,7 +126,8 @@ impl RoundMeter {
 
     /// Sending starts again after a pause: discards the old measurement.
     pub(crate) fn restart(&mut self, now: Time, bytes: u32) {
-        *self = Self { last_sent: now, sent: u64::from(bytes), ..Self::new(now) };
+        let acked_at = self.acked_at;
+        *self = Self { last_sent: now, acked_at, sent: u64::from(bytes), ..Self::new(now) };
     }
 
     pub(crate) fn on_acked(&mut self, bytes: u32, sent: Time) {
@@ -153,6 +168,11 @@ impl RoundMeter {
         self.missing = self.missing.saturating_sub(bytes);
     }
 
+    /// When packets were acknowledged last.
+    pub(crate) fn acked_at(&self) -> Time {
+        self.acked_at
+    }
+
     /// Time of the last send.
     pub(crate) fn last_sent(&self) -> Time {
         self.last_sent
@@ -173,6 +193,7 @@ impl RoundMeter {
         if self.acked == 0 {
             return None;
         }
+        self.acked_at = now;
         if self.starting {
             // The time in which the bytes of the first block were delivered is unknown.
             self.starting = false;
@@ -202,6 +223,7 @@ impl RoundMeter {
             missing: self.missing,
             app_limited: self.app_limited,
             marked: self.marks > self.echoes / 2,
+            marked_all: u64::from(self.marks) > MARKED_ALL.of(self.echoes.into()),
         };
         self.sent_before = Link::rate(self.sent, ns);
         self.began = now;

@@ -10,8 +10,9 @@ use super::loss_cap::LossCap;
 use super::{Link, RateControl, Round};
 use crate::guards::Guard;
 use crate::tuning::{
-    CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX, CUT_MAX_LIMITED, DECREASE,
-    HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_START,
+    CAP_UNLIKE_LINKS_PERMILLE, CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX,
+    CUT_MAX_LIMITED, DECREASE, HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LINE_HALVINGS_MAX,
+    LINE_MOST, LINE_SLOPE, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_CUT, MARKED_ROUNDS, MARKED_START,
     PACKETS_TRUSTED, QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS,
     START_HALVINGS_MAX, STEP_PACKET, STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE,
     USED_RATE, WINDOW_FIRST, WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS,
@@ -27,6 +28,8 @@ pub(crate) struct SrdRate {
     clear: u8,
     /// Rounds since the last one with a loss, up to [`LOSSLESS_ROUNDS`].
     lossless: u8,
+    /// Rounds in a row in which switches marked all packets, up to [`MARKED_ROUNDS`].
+    marked: u8,
     /// Whether the last round ended in a decrease.
     hold: bool,
     /// Whether no round has ended yet, so that the first window is in force.
@@ -35,6 +38,8 @@ pub(crate) struct SrdRate {
     clear_bytes: u64,
     /// Halvings of the first window, learnt from starts that lost packets. A pause keeps them.
     halvings: u8,
+    /// Most bytes in flight after the start, while what is in flight still grows; 0: no limit.
+    growth: u64,
     /// A cap where losses go on. Few contexts ever have one.
     loss_cap: Option<Box<LossCap>>,
     /// The rule for a queue that overflows again and again.
@@ -65,6 +70,9 @@ enum Regime {
     /// first round.
     /// Rule CC-37.
     MarkedStart,
+    /// Switches have marked all packets for many rounds.
+    /// Rule CC-43.
+    Marked,
     /// There is room for a higher rate.
     /// Rule CC-22.
     Clear,
@@ -92,10 +100,12 @@ impl SrdRate {
             short: 0,
             clear: 0,
             lossless: 0,
+            marked: 0,
             hold: false,
             first: true,
             clear_bytes: 0,
             halvings: 0,
+            growth: 0,
             loss_cap: None,
             full: FullQueue::default(),
         }
@@ -129,8 +139,14 @@ impl SrdRate {
     /// fabric.
     /// Rule CC-16.
     fn target(&self, link: &Link) -> u64 {
-        let halvings = log2_256(link.line, self.rate).min(TARGET_HALVINGS_MAX << 8);
-        let slope = if link.guards.has(Guard::TargetSlope) { TARGET_SLOPE } else { Share(0, 1) };
+        // Where the line rate is learnt, each sender has its own, and only a scale that is the same
+        // for all makes them converge.
+        let (scale, most, slope) = match link.line_known {
+            true => (link.line, TARGET_HALVINGS_MAX, TARGET_SLOPE),
+            false => (LINE_MOST, LINE_HALVINGS_MAX, LINE_SLOPE),
+        };
+        let halvings = log2_256(scale.max(self.rate), self.rate).min(most << 8);
+        let slope = if link.guards.has(Guard::TargetSlope) { slope } else { Share(0, 1) };
         let slack = link.credited && link.guards.has(Guard::CreditedSlack);
         let tolerated = if slack { CREDITED_TARGETS } else { 1 };
         let base = tolerated * link.target_ns;
@@ -222,6 +238,13 @@ impl SrdRate {
         self.short = if short { self.short.saturating_add(1) } else { 0 };
         let clear = queue * CLEAR_QUEUE < target;
         self.clear = if clear { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
+        // Credits fill the last hop on purpose.
+        let marked = round.marked_all
+            && !link.credited
+            && guards.has(Guard::MarkedOn)
+            && !planted!(MarksUncounted);
+        let kept = if planted!(MarksKept) { self.marked } else { 0 };
+        self.marked = if marked { (self.marked + 1).min(MARKED_ROUNDS) } else { kept };
         let short = self.short >= SHORT_ROUNDS && guards.has(Guard::Short);
         match () {
             () if (lossy || queue > target) && self.is_alone(link) => Regime::Alone,
@@ -229,6 +252,7 @@ impl SrdRate {
             () if queue > HEAVY_TARGETS * target || overflow => Regime::Overload,
             () if queue > target => Regime::Queue,
             () if lossy => Regime::Lossy,
+            () if self.marked >= MARKED_ROUNDS && !round.app_limited => Regime::Marked,
             () if short && queue > SHORT_QUEUE.of(target) => Regime::Short,
             () if first && Self::is_marked(link, round) => Regime::MarkedStart,
             () => Regime::Clear,
@@ -258,6 +282,15 @@ impl SrdRate {
         smaller
     }
 
+    /// The rate that delivered so much: what a bad link loses at any rate is no sign of a limit.
+    /// Larger shares are not believed to be a link's.
+    fn carried(&self, round: &Round) -> u64 {
+        let lost = self.loss_cap.as_ref().map_or(0, |cap| cap.bad_link_permille());
+        let believed = !round.app_limited && lost <= CAP_UNLIKE_LINKS_PERMILLE;
+        let lost = if believed { lost } else { 0 };
+        Share(1000 - u64::from(lost), 1000).over(round.delivered)
+    }
+
     /// The new rate in a regime.
     fn rate_in(&self, regime: Regime, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
         let delivered = round.delivered;
@@ -266,7 +299,7 @@ impl SrdRate {
             Regime::Held => self.rate,
             Regime::Overload => self.cut(round).max(self.rate_least(link)),
             Regime::Queue => self.decrease(link, round, queue, target).max(self.rate_least(link)),
-            Regime::Lossy => LOSSY_CUT.of(self.rate).max(delivered.min(self.rate)),
+            Regime::Lossy => LOSSY_CUT.of(self.rate).max(self.carried(round).min(self.rate)),
             Regime::Short => {
                 SHORT_DELIVERED.of(delivered).max(SHORT_CUT.of(self.rate)).min(self.rate)
             }
@@ -274,9 +307,57 @@ impl SrdRate {
                 let least = CUT_MAX.of(self.rate);
                 self.rate.min(delivered.saturating_mul(MARKED_START).max(least))
             }
+            Regime::Marked => {
+                let least = Link::rate(link.burst, link.srtt_ns).min(self.rate);
+                (self.rate - MARKED_CUT.of(self.rate)).max(least)
+            }
             Regime::Clear => self.increase(link, queue, target),
         };
         rate.clamp(link.rate_min(), link.line)
+    }
+
+    /// After the start what is in flight at most doubles per round, until that is no limit any more
+    /// or congestion shows one. Where the delay target is much longer than the base RTT, the window
+    /// would grow to the whole target at once. `opening`: the first window, if it was in force.
+    /// Rule CC-45.
+    fn grow(&mut self, link: &Link, round: &Round, opening: Option<u64>) {
+        if self.first || (opening.is_none() && self.growth == 0) {
+            return;
+        }
+        let congested = self.hold || round.missing > 0 || self.full.is_in_force();
+        let doubled = 2 * Link::bytes(round.delivered, round.ns);
+        let growth = doubled.max(self.growth).max(opening.unwrap_or(0));
+        self.growth = 0;
+        if !congested && link.guards.has(Guard::Growth) && growth < self.inflight_max(link) {
+            self.growth = growth;
+        }
+    }
+
+    /// The new rate after a round.
+    fn decide(&mut self, link: &Link, round: &Round) {
+        self.lossless = match round.lost_permille {
+            0 => (self.lossless + 1).min(LOSSLESS_ROUNDS),
+            _ => 0,
+        };
+        if !self.first
+            && !link.credited
+            && link.guards.has(Guard::FullBuffer)
+            && let Some(rate) = self.full.on_round(link, round, self.rate)
+        {
+            self.rate = rate;
+            return;
+        }
+        let target = self.target(link);
+        if !self.first {
+            self.loss_cap(link, round, target);
+        }
+        let Some(queue) = round.queue_ns else { return };
+        if self.first && self.start_goes_on(link, round, queue) {
+            return;
+        }
+        let regime = self.regime(link, round, queue, target);
+        self.hold = regime.is_decrease();
+        self.rate = self.rate_in(regime, link, round, queue, target);
     }
 
     /// Lets losses that go on cap the rate. `tolerated_ns`: queueing delay beyond which delay
@@ -306,12 +387,14 @@ impl RateControl for SrdRate {
             // and data sprayed at line rate meets some queue in a fabric.
             let quick = link.guards.has(Guard::QuickStart);
             let covered = if quick { WINDOW_FIRST.of(bdp) } else { bdp };
-            let most = if link.base_known { covered } else { covered.min(WINDOW_UNKNOWN_MAX) };
+            let known = link.base_known && link.line_known;
+            let most = if known { covered } else { covered.min(WINDOW_UNKNOWN_MAX) };
             let most = most >> self.halvings;
             let widest = bdp + Link::bytes(link.line, link.target_ns);
             return (most + self.clear_bytes)
                 .min(widest.max(most))
-                .max(WINDOW_FIRST_PKTS_MIN * link.mtu);
+                .max(WINDOW_FIRST_PKTS_MIN * link.mtu)
+                .max(if link.line_known { 0 } else { link.burst });
         }
         if self.full.is_in_force() {
             return self.full.window_bytes(link) + link.host_bytes;
@@ -327,33 +410,15 @@ impl RateControl for SrdRate {
         let covered = link.base_ns + WINDOW_TARGETS * link.target_ns;
         let most = WINDOW_MOST.of(bdp).max(Link::bytes(link.line, covered) + link.host_bytes);
         let wanted = Link::bytes(self.rate(), covered) + link.host_bytes;
-        wanted.clamp(least, most.max(least))
+        // What waits in hosts is in no queue of the network.
+        let growth = if self.growth > 0 { self.growth + link.host_bytes } else { u64::MAX };
+        wanted.min(growth).clamp(least, most.max(least))
     }
 
     fn on_round(&mut self, link: &Link, round: &Round) {
-        self.lossless = match round.lost_permille {
-            0 => (self.lossless + 1).min(LOSSLESS_ROUNDS),
-            _ => 0,
-        };
-        if !self.first
-            && !link.credited
-            && link.guards.has(Guard::FullBuffer)
-            && let Some(rate) = self.full.on_round(link, round, self.rate)
-        {
-            self.rate = rate;
-            return;
-        }
-        let target = self.target(link);
-        if !self.first {
-            self.loss_cap(link, round, target);
-        }
-        let Some(queue) = round.queue_ns else { return };
-        if self.first && self.start_goes_on(link, round, queue) {
-            return;
-        }
-        let regime = self.regime(link, round, queue, target);
-        self.hold = regime.is_decrease();
-        self.rate = self.rate_in(regime, link, round, queue, target);
+        let opening = self.first.then(|| self.inflight_max(link));
+        self.decide(link, round);
+        self.grow(link, round, opening);
     }
 
     fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {

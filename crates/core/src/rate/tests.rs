@@ -6,6 +6,7 @@ mod model;
 mod network;
 mod overload;
 mod starts;
+mod unknown;
 
 use super::credit::Credit;
 use super::pacing::Pacing;
@@ -136,6 +137,7 @@ fn a_minority_of_late_paths_does_not_slow_even_those_who_keep_using_them() {
 fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
     let link = Link {
         line: 125_000_000,
+        line_known: true,
         base_ns: 8_300,
         base_known: true,
         host_bytes: 0,
@@ -171,6 +173,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
 fn delay_without_loss_leaves_a_burst_per_round_trip() {
     let link = Link {
         line: LINE,
+        line_known: true,
         base_ns: 20_000,
         base_known: true,
         host_bytes: 0,
@@ -568,6 +571,7 @@ fn a_lone_peer_has_two_round_trips_in_hand() {
 fn credited_senders_tolerate_the_queue_of_the_fabric() {
     let link = |credited| Link {
         line: LINE,
+        line_known: true,
         base_ns: 14_000,
         base_known: true,
         host_bytes: 0,

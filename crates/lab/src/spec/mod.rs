@@ -390,6 +390,8 @@ pub struct EngineSpec {
     pub fixed_inflight_bytes: Option<u64>,
     /// Whether receivers grant credits; default: with `defaults = "datacenter"` only.
     pub credits: Option<bool>,
+    /// The line rate is not told, but learnt.
+    pub line_learnt: bool,
     /// Data packets per acknowledgment; default: that of `defaults`.
     pub ack_every: Option<u16>,
     /// Engines of a sending host, each with its own contexts, which model its processes; flows are
@@ -429,6 +431,7 @@ impl Default for EngineSpec {
             ack_every: None,
             senders_per_host: 1,
             receivers_per_host: 1,
+            line_learnt: false,
             host_shared: true,
             order: OrderSpec::Any,
             rtt_initial_us: None,

@@ -1,22 +1,28 @@
 //! The device's lock-free parts under every order of their steps. The files under test are the
 //! crate's own; only the atomics beneath them are a model's.
 //!
-//! `loom` knows what relaxed, acquire and release orders allow, and takes sequentially consistent
-//! accesses for weaker than they are; so the budgets and the dirty set run under it. What rests on
-//! sequential consistency (going to sleep without missing work) runs under `shuttle`, which knows
-//! nothing else, in orders drawn at random.
+//! `loom` knows what relaxed, acquire and release orders and fences allow, and takes sequentially
+//! consistent accesses for weaker than they are; so the budgets, the dirty set and the list of
+//! wakers, which has fences, run under it, in every order (three tasks and threads: see
+//! [`PREEMPTIONS`]). What rests on sequential consistency (going to sleep without missing work)
+//! runs under `shuttle`, which knows nothing else, in orders drawn at random.
 //!
 //! `cargo run -p srd --example models` runs all; a failure prints the order that leads to it.
 #![allow(dead_code, reason = "the files under test have more than the models use")]
 #![allow(clippy::duplicate_mod, reason = "once over the atomics of each model")]
 
 mod strong;
+mod unfenced;
 mod weak;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    panic,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
+use weak::tasks;
 
 /// Orders of steps that a model under `shuttle` runs through: they are too many for all.
 const ORDERS: usize = 20_000;
@@ -24,11 +30,14 @@ const ORDERS: usize = 20_000;
 /// that needs no more of them is found with a known probability).
 const SWITCHES: usize = 4;
 
+/// How often a thread of three that could go on is stopped at most ([`loom_run_bounded`]).
+const PREEMPTIONS: usize = 2;
+
 /// What it shows, and a function that returns how many orders it ran through.
 type Model = (&'static str, fn() -> u64);
 
 fn main() {
-    let models: [Model; 9] = [
+    let models: [Model; 16] = [
         ("dirty set: what was written before an insertion is seen", dirty_set_hands_over),
         ("dirty set: two insertions, none is lost", dirty_set_loses_nothing),
         ("queue slots: never more in use than there are", queue_slots_are_bounded),
@@ -38,6 +47,15 @@ fn main() {
         ("rest: two posts and a command, one after the other", no_command_is_slept_over),
         ("shared progress: callers that go to sleep are taken over", no_caller_is_left_alone),
         ("shared progress: callers that poll take over", no_caller_waits_for_a_sleeper),
+        ("futures: an item wakes the task that waits", || loom_run(|| tasks::one_item(false))),
+        ("futures: the end of the device wakes it, too", || loom_run(tasks::the_end)),
+        ("futures: items of two shards", || loom_run_bounded(tasks::items_of_two_threads)),
+        ("futures: two tasks wait, two items come", || loom_run_bounded(tasks::two_tasks)),
+        ("futures: a task leaves, the other is woken", || {
+            loom_run_bounded(tasks::a_task_that_leaves)
+        }),
+        ("futures: a list without fences is found out", unfenced_list_is_found_out),
+        ("futures: polls that look once are found out", single_look_is_found_out),
     ];
     let mut orders = 0;
     for (name, model) in models {
@@ -50,13 +68,53 @@ fn main() {
 
 /// Runs a model under `loom` and counts the orders.
 fn loom_run(model: impl Fn() + Send + Sync + 'static) -> u64 {
-    let count = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&count);
-    loom::model(move || {
+    let count = Arc::default();
+    loom_count(&count, None, model);
+    count.load(Relaxed)
+}
+
+/// The same for three threads, whose orders are too many: all orders in which at most
+/// [`PREEMPTIONS`] times a thread is stopped that could go on.
+fn loom_run_bounded(model: impl Fn() + Send + Sync + 'static) -> u64 {
+    let count = Arc::default();
+    loom_count(&count, Some(PREEMPTIONS), model);
+    count.load(Relaxed)
+}
+
+/// Runs a model in which a thread must sleep for ever, and counts the orders until it does.
+fn loom_fails(model: impl Fn() + Send + Sync + 'static) -> u64 {
+    let count = Arc::default();
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let end = panic::catch_unwind(panic::AssertUnwindSafe(|| loom_count(&count, None, model)));
+    panic::set_hook(told);
+    let text = end.err().and_then(|panic| panic.downcast::<String>().ok());
+    let found = text.is_some_and(|text| text.contains("deadlock"));
+    assert!(found, "the model does not notice what it is for");
+    count.load(Relaxed)
+}
+
+/// Runs a model in all orders, or in those with so many preemptions, and counts them on the way.
+fn loom_count(
+    count: &Arc<AtomicU64>,
+    preemptions: Option<usize>,
+    model: impl Fn() + Send + Sync + 'static,
+) {
+    let counted = Arc::clone(count);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(move || {
         counted.fetch_add(1, Relaxed);
         model();
     });
-    count.load(Relaxed)
+}
+
+fn unfenced_list_is_found_out() -> u64 {
+    loom_fails(|| unfenced::tasks::one_item(false))
+}
+
+fn single_look_is_found_out() -> u64 {
+    loom_fails(|| tasks::one_item(true))
 }
 
 /// The same under `shuttle`, in orders drawn at random.

@@ -1,8 +1,8 @@
 //! Two devices with a queue pair each, over every datapath and way of driving.
 
 use srd::{
-    AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress, ProtectionDomain,
-    QpInit, QueuePair, WorkCompletion,
+    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress,
+    ProtectionDomain, QKey, QpInit, QueuePair, WorkCompletion,
     datapath::{
         fault::{Fault, FaultHandle, Rates},
         mem::{MemConfig, MemNet},
@@ -13,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const QKEY: u32 = 0x1DEA;
-pub const ALL_ACCESS: u8 = 7;
+pub const QKEY: QKey = QKey(0x1DEA);
+pub const ALL_ACCESS: Access = Access::ALL;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A device with one of everything.

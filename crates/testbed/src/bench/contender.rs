@@ -77,9 +77,10 @@ impl Contender {
             NetError::usage(format!(
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
                  (each also with -off, -stop-go or -budget, what becomes of the word that a host \
-                 falls behind, and then -credits), cubic, bbr, reno (each also with -cached: \
-                 begins with what its earlier connections measured), mptcp, cubic-v6 (all of TCP \
-                 also with -50ms: its least timeout)"
+                 falls behind, and then -credits, or -unknown: the device is not told the rate of \
+                 its port), cubic, bbr, reno (each also with -cached: begins with what its earlier \
+                 connections measured), mptcp, cubic-v6 (all of TCP also with -50ms: its least \
+                 timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
@@ -97,19 +98,25 @@ impl Contender {
             Some(base) => (base, true),
             None => (base, false),
         };
+        let (base, unknown_rate) = match base.strip_suffix("-unknown") {
+            Some(base) => (base, true),
+            None => (base, false),
+        };
         let told = |(name, policy): &(&str, HostPolicy)| {
             Some((base.strip_suffix(name)?.strip_suffix('-')?, Some(*policy)))
         };
         let (base, host_policy) = HOST_POLICIES.iter().find_map(told).unwrap_or((base, None));
         let srd = |processes, one_path| {
             let setup = SrdSetup { processes, one_path, credits, ..SrdSetup::default() };
+            let setup = SrdSetup { unknown_rate, ..setup };
             What::Srd(SrdSetup { host_policy, ..setup })
         };
         let what = match base {
             _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
             _ if cached && !["cubic", "bbr", "reno"].contains(&base) => return Err(unknown()),
             _ if host_policy.is_some() && !name.starts_with("srd") => return Err(unknown()),
-            _ if credits && !name.starts_with("srd") => return Err(unknown()),
+            _ if (credits || unknown_rate) && !name.starts_with("srd") => return Err(unknown()),
+            _ if credits && unknown_rate => return Err(unknown()),
             "srd" => srd(1, false),
             "srd-processes" => srd(12, false),
             "srd-one-path" => srd(1, true),
@@ -180,7 +187,11 @@ impl Contender {
     pub fn mpi(&self) -> Result<Over> {
         match &self.what {
             What::Srd(s)
-                if s.processes == 1 && !s.one_path && !s.credits && s.host_policy.is_none() =>
+                if s.processes == 1
+                    && !s.one_path
+                    && !s.credits
+                    && !s.unknown_rate
+                    && s.host_policy.is_none() =>
             {
                 Ok(Over::Srd)
             }
@@ -422,6 +433,8 @@ mod tests {
             "cubic-budget",
             "srd-budget-off",
             "srd-credits-off",
+            "srd-unknown-credits",
+            "cubic-unknown",
             "-cached",
         ] {
             assert!(Contender::parse(bad).unwrap_err().is_usage(), "{bad}");
@@ -434,7 +447,9 @@ mod tests {
         assert_eq!(over("srd"), Ok(Over::Srd));
         let tcp = TcpSystem { congestion: "bbr", rto_ms: 50 };
         assert_eq!(over("bbr-50ms"), Ok(Over::Tcp(tcp)));
-        for name in ["srd-processes", "srd-one-path", "srd-credits", "mptcp", "cubic-v6"] {
+        for name in
+            ["srd-processes", "srd-one-path", "srd-credits", "srd-unknown", "mptcp", "cubic-v6"]
+        {
             assert!(over(name).unwrap_err().is_usage(), "{name}");
         }
         assert!(over("cubic-cached").unwrap_err().is_usage());

@@ -42,6 +42,8 @@ pub struct SrdSetup {
     pub one_path: bool,
     /// Whether receivers grant credits.
     pub credits: bool,
+    /// Whether the devices are not told the rate of their ports.
+    pub unknown_rate: bool,
     /// Requested receive buffer in bytes.
     pub rcvbuf: Option<usize>,
     /// Folder for the traces of the processes.
@@ -61,6 +63,7 @@ impl Default for SrdSetup {
             window: 64,
             one_path: false,
             credits: false,
+            unknown_rate: false,
             rcvbuf: None,
             trace: None,
             host_policy: None,
@@ -179,6 +182,9 @@ impl SrdSide {
         }
         if self.setup.credits {
             command.arg("--credits");
+        }
+        if self.setup.unknown_rate {
+            command.arg("--unknown-rate");
         }
         if let Some(folder) = &self.setup.trace {
             std::fs::create_dir_all(folder)?;

@@ -13,7 +13,7 @@ use crate::error::{NetError, Result};
 use clap::Args;
 use srd::{
     Access, AddressHandle, CompletionQueue, Device, DeviceConfig, HostPolicy, MemoryRegion,
-    Progress, ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+    Progress, ProtectionDomain, QKey, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
     datapath::watch::Watch,
 };
 use std::{
@@ -27,7 +27,7 @@ use std::{
 };
 
 /// Q_Key of all queue pairs of a measurement.
-const QKEY: u32 = 0x6E65_7400;
+const QKEY: QKey = QKey(0x6E65_7400);
 /// Posted receives: messages that can arrive between two polls.
 const RECVS: u32 = 1024;
 /// Most blocks in flight over all flows of one worker.
@@ -70,6 +70,9 @@ pub struct WorkerArgs {
     /// Grant and obey receiver credits
     #[arg(long)]
     pub credits: bool,
+    /// Do not tell the device the rate of its port
+    #[arg(long, conflicts_with = "credits")]
+    pub unknown_rate: bool,
     /// Write the state of the contexts to this file every 10 ms
     #[arg(long)]
     pub trace: Option<PathBuf>,
@@ -171,8 +174,12 @@ impl Worker {
         }
         let rate = args.link_rate / 8;
         let (credits, host_policy) = (args.credits, args.host_policy);
+        let unknown_rate = args.unknown_rate;
         config.tune = Some(Box::new(move |engine| {
-            engine.line_set(rate);
+            match unknown_rate {
+                true => engine.line_unknown(),
+                false => engine.line_set(rate),
+            }
             engine.rate.credits = credits;
             engine.rate.host_policy = host_policy.unwrap_or(engine.rate.host_policy);
         }));

@@ -128,7 +128,7 @@ fn body_forge(dice: &mut Dice, heard: &Heard, manner: Manner) -> Body {
     let msg = Message {
         src_qpn: dice.next() as u16,
         dst_qpn: if dice.once_in(3) { dice.next() as u16 } else { heard.qpn },
-        qkey: if dice.once_in(3) { dice.next() as u32 } else { super::party::QKEY },
+        qkey: if dice.once_in(3) { dice.next() as u32 } else { super::party::QKEY.0 },
         msg_id: heard.msg_id(dice),
     };
     let rdma = match dice.below(3) {

@@ -9,7 +9,7 @@ use crate::{
 };
 use srd::{
     Access, AddressHandle, CompletionOp, CompletionQueue, Device, DeviceConfig, MemoryRegion,
-    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+    ProtectionDomain, QKey, QpInit, Qpn, QueuePair, RKey, RecvWr, SendWr, WorkCompletion,
 };
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Q_Key of all queue pairs here.
-pub const QKEY: u32 = 0x686F_7374;
+pub const QKEY: QKey = QKey(0x686F_7374);
 /// Blocks in flight from one party, and receives posted at one: enough to fill a link of 1 Gb/s at
 /// the round-trip times of a fabric of namespaces.
 const DEPTH: u32 = 128;
@@ -172,7 +172,7 @@ impl Party {
 
     /// Key and address of the region that strangers may read and write.
     pub fn bait(&self) -> (u32, u64) {
-        (self.bait.rkey(), self.bait.addr())
+        (self.bait.rkey().0, self.bait.addr())
     }
 
     /// Number of the queue pair.
@@ -254,9 +254,9 @@ impl Party {
         let sges = [self.answers.sge(0, (ANSWER_PACKETS * self.mtu) as u32)];
         let asks = [
             SendWr::send(id, to, qpn, QKEY).inline(b"is anybody there?"),
-            SendWr::write(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges),
-            SendWr::write(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges).imm(5),
-            SendWr::read(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges),
+            SendWr::write(id, to, qpn, QKEY).remote(0x1000, RKey(77)).sges(&sges),
+            SendWr::write(id, to, qpn, QKEY).remote(0x1000, RKey(77)).sges(&sges).imm(5),
+            SendWr::read(id, to, qpn, QKEY).remote(0x1000, RKey(77)).sges(&sges),
         ];
         for ask in &asks {
             if self.strangers == STRANGER_DEPTH {

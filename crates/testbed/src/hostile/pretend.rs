@@ -178,7 +178,7 @@ impl Act {
         let msg = Message {
             src_qpn: u16::from(manner.slot) << 8,
             dst_qpn: heard.qpn,
-            qkey: super::party::QKEY,
+            qkey: super::party::QKEY.0,
             msg_id: self.msg_id,
         };
         let (rkey, at) = heard.bait;

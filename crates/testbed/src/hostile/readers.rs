@@ -11,8 +11,8 @@ use crate::{
 use clap::Args;
 use rustix::process::Signal;
 use srd::{
-    Access, AddressHandle, Device, DeviceConfig, MemoryRegion, Progress, QpInit, Qpn, QueuePair,
-    SendWr, WorkCompletion,
+    Access, AddressHandle, Device, DeviceConfig, MemoryRegion, Progress, QKey, QpInit, Qpn,
+    QueuePair, RKey, SendWr, WorkCompletion,
 };
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const QKEY: u32 = 0x7264_7273;
+const QKEY: QKey = QKey(0x7264_7273);
 /// Processes of the first job, by host. An address gets a place only while it holds fewer places
 /// than are left, so a host gets half of what the hosts before it have left, and it takes thirteen
 /// hosts to fill all [`PLACES`].
@@ -97,7 +97,7 @@ pub fn reader(args: &ReaderArgs) -> Result {
     for n in 0..reads {
         let sges = [target.sge(0, args.bytes)];
         let wr = SendWr::read(u64::from(n), &handle, Qpn(args.qpn), QKEY);
-        qp.post_send(&wr.remote(args.addr, args.rkey).sges(&sges))?;
+        qp.post_send(&wr.remote(args.addr, RKey(args.rkey)).sges(&sges))?;
     }
     let say = |text: &str| -> Result {
         let mut out = std::io::stdout().lock();

@@ -3,7 +3,8 @@
 
 use super::{Answer, Hello, Probe, Question, address_in, launch::LINE_BYTES_MAX, now_ns};
 use crate::{
-    dropin::{doctor::DoctorArgs, entropy, libraries},
+    device::{mtu_set, port_base},
+    dropin::{doctor::DoctorArgs, entropy, libraries, rails::Networks},
     failure::{Failure, Result},
     host::HostName,
     output, paths, serve,
@@ -29,7 +30,7 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// This host has no usable interface, or no device opens.
 pub fn run(args: &DoctorArgs, name: &str, stop: &Stop) -> Result {
     let at = own(args, name)?;
-    let port_base = port_base()?;
+    let (port_base, mtu) = (port_base()?, mtu_set()?);
     let (tell, told) = mpsc::channel();
     let opened = move |device: &srd::Device| {
         let server = SocketAddr::new(device.ip(), device.port().udp_port);
@@ -50,6 +51,7 @@ pub fn run(args: &DoctorArgs, name: &str, stop: &Stop) -> Result {
         payload,
         server,
         port_base,
+        networks: Some(Networks::of_settings(at.ip, port_base)?),
         warnings,
         libraries: libraries.map(|dir| dir.display().to_string()).map_err(|e| e.to_string()),
     }))?;
@@ -57,7 +59,7 @@ pub fn run(args: &DoctorArgs, name: &str, stop: &Stop) -> Result {
     while let Some(question) = next(&questions, stop) {
         say(&match question {
             Question::Clock => Answer::Clock(now_ns()),
-            Question::Probe(to) => Answer::Probe(probe(at.ip, to, port_base, stop)),
+            Question::Probe(to) => Answer::Probe(probe(at.ip, to, port_base, mtu, stop)),
         })?;
     }
     Ok(())
@@ -99,9 +101,9 @@ fn next(questions: &Receiver<Question>, stop: &Stop) -> Option<Question> {
 }
 
 /// Probes the paths to another member's server.
-fn probe(own: IpAddr, to: SocketAddr, port_base: u16, stop: &Stop) -> Probe {
+fn probe(own: IpAddr, to: SocketAddr, port_base: u16, mtu: Option<u16>, stop: &Stop) -> Probe {
     let host = HostName { host: to.ip().to_string(), port: Some(to.port()) };
-    let paths = paths::survey(&host, Some(own), port_base, stop);
+    let paths = paths::survey(&host, Some(own), port_base, mtu, stop);
     let server = host.resolve(port_base, Some(own));
     let ways = server
         .map_err(|e| e.to_string())
@@ -109,34 +111,15 @@ fn probe(own: IpAddr, to: SocketAddr, port_base: u16, stop: &Stop) -> Probe {
     Probe { paths: paths.map_err(|e| e.to_string()), ways }
 }
 
-/// The first of the UDP ports, as the drop-in libraries take it.
-fn port_base() -> Result<u16> {
-    match srd::setting("SRD_PORT_BASE") {
-        Some(text) => text.to_str().and_then(|t| t.parse().ok()).ok_or_else(|| {
-            Failure::usage(format!("SRD_PORT_BASE={}: it is no port", text.display()))
-        }),
-        None => Ok(srd::PORT_BASE_DEFAULT),
-    }
-}
-
 /// The interface that programs use here: that of the option, of the address by which the asker
 /// calls this host, of the settings, or of the default route, as the drop-in libraries choose it.
 fn own(args: &DoctorArgs, name: &str) -> Result<InterfaceAddress> {
     let all = interface_addresses()?;
-    let setting = |name| srd::setting(name).and_then(|text| text.into_string().ok());
-    let first = |list: String| list.split(',').next().map(|word| word.trim().to_owned());
     let wanted = match (&args.interface, address_in(name)) {
-        (Some(name), _) => Wanted::Name(name.clone()),
         (None, Some(ip)) => Wanted::Address(ip),
-        (None, None) => match setting("SRD_INTERFACE").and_then(first) {
-            Some(name) => Wanted::Name(name),
-            None => match setting("SRD_IP").and_then(first).and_then(|ip| ip.parse().ok()) {
-                Some(ip) => Wanted::Address(ip),
-                None => Wanted::Default(default_source()),
-            },
-        },
+        _ => Wanted::of(args.interface.as_deref()),
     };
-    let at = chosen(&all, &wanted).ok_or_else(|| {
+    let at = chosen(&all, &wanted, false).ok_or_else(|| {
         Failure::new(format!("{}; `ip -br addr` lists the interfaces", wanted.missing()))
     })?;
     if at.up {
@@ -148,15 +131,34 @@ fn own(args: &DoctorArgs, name: &str) -> Result<InterfaceAddress> {
 }
 
 /// Which interface is wanted.
-enum Wanted {
+pub enum Wanted {
+    /// The one of this name.
     Name(String),
+    /// The one that has this address.
     Address(IpAddr),
     /// That of the default route, if there is one.
     Default(Option<IpAddr>),
 }
 
 impl Wanted {
-    fn missing(&self) -> String {
+    /// The one of the option, else of the settings, else of the default route.
+    pub fn of(interface: Option<&str>) -> Self {
+        let setting = |name| srd::setting(name).and_then(|text| text.into_string().ok());
+        let first = |list: String| {
+            list.split(',').next().map(|word| word.trim().to_owned()).filter(|w| !w.is_empty())
+        };
+        let name = interface.map(str::to_owned);
+        if let Some(name) = name.or_else(|| setting("SRD_INTERFACE").and_then(first)) {
+            return Self::Name(name);
+        }
+        match setting("SRD_IP").and_then(first).and_then(|ip| ip.parse().ok()) {
+            Some(ip) => Self::Address(ip),
+            None => Self::Default(default_source()),
+        }
+    }
+
+    /// What is wrong if there is none.
+    pub fn missing(&self) -> String {
         match self {
             Self::Name(name) => format!("interface {name} does not exist or has no address"),
             Self::Address(ip) => format!("{ip} is not an address of this host"),
@@ -165,16 +167,22 @@ impl Wanted {
     }
 }
 
-fn chosen<'a>(all: &'a [InterfaceAddress], wanted: &Wanted) -> Option<&'a InterfaceAddress> {
-    // IPv4 first.
+/// The wanted one of `all`; with an IPv6 address if `v6`, else with an IPv4 address, if it has one.
+pub fn chosen<'a>(
+    all: &'a [InterfaceAddress],
+    wanted: &Wanted,
+    v6: bool,
+) -> Option<&'a InterfaceAddress> {
     let best = |of: &dyn Fn(&&InterfaceAddress) -> bool| {
-        all.iter().filter(|a| of(a)).min_by_key(|a| a.ip.is_ipv6())
+        all.iter().filter(|a| of(a)).min_by_key(|a| a.ip.is_ipv6() != v6)
     };
     match wanted {
         Wanted::Name(name) => best(&|a| a.name == *name),
         Wanted::Address(ip) => best(&|a| a.ip == *ip),
         Wanted::Default(source) => {
-            best(&|a| Some(a.ip) == *source).or_else(|| best(&|a| a.up && !a.loopback))
+            let at = best(&|a| Some(a.ip) == *source);
+            let at = at.or_else(|| best(&|a| a.up && !a.loopback))?;
+            if at.ip.is_ipv6() == v6 { Some(at) } else { best(&|a| a.name == at.name) }
         }
     }
 }
@@ -205,11 +213,17 @@ mod tests {
             at("e0", "10.0.0.1", true, false),
             at("e1", "10.0.1.1", true, false),
         ];
-        let ip = |wanted| chosen(&all, &wanted).map(|a| a.ip.to_string());
+        let ip = |wanted| chosen(&all, &wanted, false).map(|a| a.ip.to_string());
         assert_eq!(ip(Wanted::Name("e0".into())).unwrap(), "10.0.0.1");
         assert_eq!(ip(Wanted::Default(Some("10.0.1.1".parse().unwrap()))).unwrap(), "10.0.1.1");
         assert_eq!(ip(Wanted::Default(None)).unwrap(), "10.0.0.1");
         assert_eq!(ip(Wanted::Address("fd00::1".parse().unwrap())).unwrap(), "fd00::1");
         assert_eq!(ip(Wanted::Address("10.0.9.9".parse().unwrap())), None);
+        // The other family's address of the same interface, where it has one.
+        let v6 = |source: &str| {
+            let wanted = Wanted::Default(Some(source.parse().unwrap()));
+            chosen(&all, &wanted, true).map(|a| a.ip.to_string()).unwrap()
+        };
+        assert_eq!((v6("10.0.0.1").as_str(), v6("10.0.1.1").as_str()), ("fd00::1", "10.0.1.1"));
     }
 }

@@ -7,7 +7,7 @@ mod report;
 
 use super::doctor::{DoctorArgs, Findings};
 use crate::{
-    dropin::entropy::Entropy,
+    dropin::{entropy::Entropy, rails::Networks},
     failure::{Failure, Result},
     paths::Survey,
     signals::Stop,
@@ -67,6 +67,9 @@ struct Hello {
     server: SocketAddr,
     /// First of the UDP ports that devices use.
     port_base: u16,
+    /// The device's networks; `None` from a tool that does not tell them.
+    #[serde(default)]
+    networks: Option<Networks>,
     /// Warnings of the device.
     warnings: Vec<String>,
     /// Folder of the drop-in libraries, or why there is none.

@@ -9,8 +9,10 @@ use crate::{
     dropin::{
         doctor::{Findings, Verdict},
         entropy::HASH_ADVICE,
+        rails::{Networks, Silent, firewall_command, ordinal},
     },
     failure::Result,
+    paths::Survey,
 };
 use std::collections::BTreeMap;
 
@@ -148,6 +150,7 @@ struct Usual {
     payload: usize,
     link_mtu: u32,
     libraries: Option<String>,
+    networks: Option<Networks>,
     /// The middle one of the clocks, in nanoseconds ahead of this host's.
     clock_ns: i64,
 }
@@ -157,6 +160,7 @@ impl Usual {
         let mut clocks: Vec<i64> = seen.iter().filter_map(|s| Some(s.clock?.ahead_ns)).collect();
         clocks.sort_unstable();
         let widest = seen.iter().max_by_key(|s| s.hello.payload);
+        let networks = || seen.iter().filter_map(|s| s.hello.networks.as_ref());
         let folders = seen.iter().filter_map(|s| s.hello.libraries.clone().ok());
         Self {
             version: most(seen.iter().map(|s| s.version.clone()), &OWN_VERSION.to_owned())
@@ -165,6 +169,11 @@ impl Usual {
             payload: widest.map_or(0, |s| s.hello.payload),
             link_mtu: widest.map_or(0, |s| s.hello.link_mtu),
             libraries: most(folders, &String::new()),
+            // Of equally frequent ones those with more networks: a host without the line is odd.
+            networks: networks()
+                .rev()
+                .max_by_key(|n| (networks().filter(|other| n.alike(other)).count(), n.count()))
+                .cloned(),
             clock_ns: clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or(0),
         }
     }
@@ -231,6 +240,7 @@ fn host_findings(launcher: &Launcher, host: &Seen, usual: &Usual) -> Vec<Finding
         );
         out.push((Verdict::Advice, what, mtu_command(launcher, host, usual.link_mtu)));
     }
+    out.extend(network_findings(name, hello, usual));
     match &hello.libraries {
         Err(why) => {
             let what = format!("{name} has no drop-in libraries: {why}");
@@ -260,6 +270,24 @@ fn host_findings(launcher: &Launcher, host: &Seen, usual: &Usual) -> Vec<Finding
             .iter()
             .map(|text| (Verdict::Advice, format!("{name}: {text}"), String::new())),
     );
+    out
+}
+
+/// The networks of `SRD_RAILS`, and whether the other hosts have the same.
+fn network_findings(name: &str, hello: &Hello, usual: &Usual) -> Vec<Finding> {
+    let (Some(own), Some(others)) = (&hello.networks, &usual.networks) else { return Vec::new() };
+    let mut out = Vec::new();
+    if let Some(further) = own.further() {
+        let what = format!("{name}: also receives at {further} (SRD_RAILS)");
+        out.push((Verdict::Good, what, String::new()));
+    }
+    if !own.alike(others) {
+        let (own, others) = (own.setting(), others.setting());
+        let what = format!("the networks of {name} are not those of other hosts: {own}, {others}");
+        let advice = "give all hosts the same line SRD_RAILS in /etc/srd.conf; until then they use \
+                      the first network alone, after losses";
+        out.push((Verdict::Advice, what, advice.into()));
+    }
     out
 }
 
@@ -300,8 +328,13 @@ fn good_finding(seen: &[Seen], good: &[&Pair]) -> Option<Finding> {
         1 => seen[first.to].name.clone(),
         n => format!("{n} others"),
     };
+    let networks = seen[first.from].hello.networks.as_ref().map_or(1, Networks::count);
+    let networks = match networks {
+        0 | 1 => String::new(),
+        n => format!(", {n} networks"),
+    };
     let what = format!(
-        "{} -> {to}: all {paths} paths answer, {low:.0} to {high:.0} us{ways}",
+        "{} -> {to}: all {paths} paths answer, {low:.0} to {high:.0} us{ways}{networks}",
         seen[first.from].name
     );
     Some((Verdict::Good, what, String::new()))
@@ -324,13 +357,11 @@ fn trouble(
         Ok(survey) => survey,
         Err(why) if why.starts_with("nobody answers") => {
             let (base, server) = (to.hello.port_base, to.hello.server);
-            let last = base.saturating_add(255);
-            let open = format!(
-                "firewall-cmd --permanent --add-port={base}-{last}/udp && firewall-cmd --reload"
-            );
+            let ports = (base, base.saturating_add(255));
+            let (base, last) = to.hello.networks.as_ref().map_or(ports, Networks::ports_all);
             let advice = format!(
                 "open UDP ports {base} to {last} of both hosts: {}; or there is no route: {}",
-                launcher.shown(&to.name, &open),
+                launcher.shown(&to.name, &firewall_command((base, last))),
                 launcher.shown(&from.name, &format!("ip route get {}", server.ip()))
             );
             return failed(format!("{way}: nobody answers at {server}"), advice);
@@ -356,6 +387,9 @@ fn trouble(
         };
         return failed(what, advice);
     }
+    if let Some(finding) = silent_finding(launcher, from, to, survey) {
+        return Some(finding);
+    }
     if survey.answering < survey.total {
         let what = format!("{way}: {} of {} paths answer", survey.answering, survey.total);
         let ip = to.hello.server.ip();
@@ -373,6 +407,31 @@ fn trouble(
         }
         Ok(_) => None,
     }
+}
+
+/// A network of `SRD_RAILS` from which nothing comes back, if there is one.
+fn silent_finding(launcher: &Launcher, from: &Seen, to: &Seen, survey: &Survey) -> Option<Finding> {
+    let own = from.hello.networks.as_ref()?;
+    let Silent { rail, paths } = *own.silent(to.hello.server.ip(), survey).first()?;
+    let what = format!(
+        "{} -> {}: none of the {paths} paths by the {} network of SRD_RAILS answers",
+        from.name,
+        to.name,
+        ordinal(rail)
+    );
+    let theirs = to.hello.networks.as_ref().filter(|theirs| theirs.alike(own));
+    let Some((theirs, source)) = theirs.and_then(|n| n.ip(rail)).zip(own.ip(rail)) else {
+        let advice = format!("{} has not the same networks: see above", to.name);
+        return Some((Verdict::Advice, what, advice));
+    };
+    let ports @ (first, last) = own.ports(rail);
+    let advice = format!(
+        "open UDP ports {first} to {last} of both hosts, at {source} and {theirs}: {}; or there is \
+         no route: {}",
+        launcher.shown(&to.name, &firewall_command(ports)),
+        launcher.shown(&from.name, &format!("ip route get {theirs} from {source}"))
+    );
+    Some((Verdict::Failed, what, advice))
 }
 
 /// Pairs with several routers on their way, but a single ECMP path: routers that do not hash ports

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{dropin::entropy::Entropy, paths::Survey};
+use crate::dropin::{
+    entropy::Entropy,
+    rails::tests::{networks, survey},
+};
 
 fn launcher() -> Launcher {
     Launcher::for_tests("ssh")
@@ -16,6 +19,7 @@ fn host(name: &str, ip: &str) -> Seen {
             payload: 8928,
             server: format!("{ip}:18700").parse().unwrap(),
             port_base: 18_700,
+            networks: Some(networks(&[ip])),
             warnings: Vec::new(),
             libraries: Ok("/usr/lib/srd".into()),
         },
@@ -24,14 +28,7 @@ fn host(name: &str, ip: &str) -> Seen {
 }
 
 fn probe() -> Probe {
-    let paths = Survey {
-        server: "s".into(),
-        answering: 64,
-        total: 64,
-        rtt_us_min: 80.0,
-        rtt_us_max: 90.0,
-        narrow: None,
-    };
+    let paths = survey(64, |_| false);
     let ways = Entropy { good: true, ways: 4, hops: 3, what: String::new(), details: Vec::new() };
     Probe { paths: Ok(paths), ways: Ok(ways) }
 }
@@ -167,4 +164,55 @@ fn a_lost_host_says_why_and_what_to_do() {
     assert!(text(Lost::Program).contains("scp software-srd_*.deb c:/tmp/srd.deb"));
     assert!(text(Lost::Version("0.0.1".into(), "x".into())).contains("c has srd 0.0.1"));
     assert!(text(Lost::Failed("no interface".into())).ends_with("ssh c 'srd doctor'"));
+}
+
+#[test]
+fn a_silent_network_is_named_with_its_ports_and_a_host_that_lacks_it() {
+    let with = |name: &str, ips: &[&str]| {
+        let mut host = host(name, ips[0]);
+        host.hello.networks = Some(networks(ips));
+        host
+    };
+    let mut hosts = [
+        with("a", &["10.0.0.1", "10.1.0.1"]),
+        with("b", &["10.0.0.2", "10.1.0.2"]),
+        with("c", &["10.0.0.3", "10.1.0.3"]),
+    ];
+    let said = host_findings(&launcher(), &hosts[0], &Usual::of(&hosts));
+    assert_eq!(said[1].0, Verdict::Good);
+    assert!(said[1].1.contains("10.1.0.1 at UDP ports 18956 to 19211"), "{said:?}");
+    assert!(failed(&said).is_empty(), "{said:?}");
+    let pair = |probe| Pair { from: 0, to: 1, probe: Ok(probe) };
+    let good = pairs_findings(&launcher(), &hosts, &[&pair(probe())]);
+    assert!(good[0].1.ends_with(", 2 networks"), "{good:?}");
+
+    // The firewall of the second network is closed.
+    let half = Probe { paths: Ok(survey(64, |path| path % 2 == 1)), ..probe() };
+    let bad = failed(&pairs_findings(&launcher(), &hosts, &[&pair(half.clone())]));
+    assert_eq!(bad.len(), 1, "{bad:?}");
+    assert!(bad[0].contains("Failed: a -> b: none of the 32 paths by the second "), "{bad:?}");
+    assert!(bad[0].contains("UDP ports 18956 to 19211 of both hosts, at 10.1.0.1 and 10.1.0.2"));
+    assert!(bad[0].contains("ssh b 'firewall-cmd --permanent --add-port=18956-19211/udp"));
+    assert!(bad[0].ends_with("ssh a 'ip route get 10.1.0.2 from 10.1.0.1'"), "{bad:?}");
+    // Nobody answers at all: the ports of both networks are to be looked at.
+    let none = Probe { paths: Err("nobody answers at 10.0.0.2:18700".into()), ..probe() };
+    let bad = failed(&pairs_findings(&launcher(), &hosts, &[&pair(none)]));
+    assert!(bad[0].contains("UDP ports 18700 to 19211 of both hosts"), "{bad:?}");
+    // A few lost paths are no closed port.
+    let few = Probe { paths: Ok(survey(64, |path| path == 1)), ..probe() };
+    let bad = failed(&pairs_findings(&launcher(), &hosts, &[&pair(few)]));
+    assert!(bad[0].contains("Advice: a -> b: 63 of 64 paths answer"), "{bad:?}");
+
+    // The host has no such network: its setting is what is wrong, not a firewall.
+    hosts[1].hello.networks = Some(networks(&["10.0.0.2"]));
+    let said = failed(&host_findings(&launcher(), &hosts[1], &Usual::of(&hosts)));
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("no SRD_RAILS, SRD_RAILS=10.0.0.1/16,10.1.0.1/16"), "{said:?}");
+    assert!(failed(&host_findings(&launcher(), &hosts[0], &Usual::of(&hosts))).is_empty());
+    let bad = failed(&pairs_findings(&launcher(), &hosts, &[&pair(half.clone())]));
+    assert!(bad[0].ends_with("b has not the same networks: see above"), "{bad:?}");
+    // A tool that does not tell its networks.
+    hosts[0].hello.networks = None;
+    let bad = failed(&pairs_findings(&launcher(), &hosts, &[&pair(half)]));
+    assert!(bad[0].contains("Advice: a -> b: 32 of 64 paths answer"), "{bad:?}");
 }

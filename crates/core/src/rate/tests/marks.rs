@@ -1,10 +1,11 @@
-//! Marks of switches (ECN) in the first round of a sender.
+//! Marks of switches (ECN): in the first round of a sender, and in all rounds.
 
 use super::*;
 use crate::guards::Guard;
 
 const LINK: Link = Link {
     line: LINE,
+    line_known: true,
     base_ns: 12_000,
     base_known: true,
     host_bytes: 0,
@@ -32,6 +33,7 @@ const MARKED: Round = Round {
     missing: 0,
     app_limited: false,
     marked: true,
+    marked_all: false,
 };
 
 /// Rates after each of these rounds, from a new sender on.
@@ -83,4 +85,52 @@ fn a_round_is_marked_by_more_than_half_of_its_echoes() {
     assert!(!round(&mut meter, 200, &[true, false]).expect("a round").marked, "half of two");
     assert!(round(&mut meter, 400, &[true, false, true]).expect("a round").marked, "two of three");
     assert!(!round(&mut meter, 600, &[]).expect("a round").marked, "marks of earlier rounds ended");
+}
+
+/// A round at the line rate without a queue, in which all packets were marked.
+const ALL_MARKED: Round =
+    Round { delivered: LINE, sent: LINE, marked_all: true, queue_ns: Some(0), ..MARKED };
+
+#[test]
+fn marks_of_all_packets_that_do_not_end_lower_the_rate() {
+    let rounds = |n: usize| vec![ALL_MARKED; n];
+    let rate = |rounds: &[Round]| *rates(&LINK, rounds).last().expect("a rate");
+    assert_eq!(rate(&rounds(15)), LINE, "15 rounds may be the sender's own start");
+    assert_eq!(rate(&rounds(16)), LINE - LINE / 16);
+    assert!(rate(&rounds(28)) < LINE / 2, "half within a dozen rounds");
+    assert_eq!(rate(&rounds(200)), Link::rate(LINK.burst, LINK.srtt_ns), "a burst per round trip");
+    let credited = Link { credited: true, ..LINK };
+    assert_eq!(rates(&credited, &rounds(28))[27], LINE, "credits fill the last hop on purpose");
+    let off = Guards::ALL.without(Guard::MarkedOn).without(Guard::MarkedStart);
+    assert_eq!(rates(&Link { guards: off, ..LINK }, &rounds(28))[27], LINE, "turned off");
+}
+
+#[test]
+fn marks_that_end_or_leave_packets_out_are_no_reason() {
+    let clear = Round { marked: false, marked_all: false, ..ALL_MARKED };
+    let mut rounds = [vec![ALL_MARKED; 28], vec![clear]].concat();
+    let after = rates(&LINK, &rounds);
+    assert!(after[28] > after[27], "the rate rises with the first round that is not marked");
+    rounds.extend(vec![ALL_MARKED; 15]);
+    let again = rates(&LINK, &rounds);
+    assert!(again.last() > again.get(28), "counted anew");
+    let most = Round { marked_all: false, ..ALL_MARKED };
+    assert_eq!(rates(&LINK, &[most; 100])[99], LINE, "delay and losses govern the rate");
+    let limited = Round { app_limited: true, ..ALL_MARKED };
+    assert_eq!(rates(&LINK, &[limited; 100])[99], LINE, "a rate that was not used");
+}
+
+#[test]
+fn all_packets_of_a_round_are_marked_from_seven_eighths_on() {
+    let all = |marks: u32, echoes: u32| {
+        let mut meter = RoundMeter::new(Time(0));
+        meter.on_acked(4096, Time(0));
+        assert!(meter.on_ack_end(Time(100), false, 4096, Span(u64::MAX), LINE).is_none());
+        (0..echoes).for_each(|n| meter.on_echo(n < marks, 0));
+        meter.on_acked(4096, Time(200));
+        meter.on_ack_end(Time(300), false, 4096, Span(u64::MAX), LINE).expect("a round").marked_all
+    };
+    assert!(!all(0, 0), "nothing was echoed");
+    assert!(all(1, 1) && all(15, 16) && all(16, 16));
+    assert!(!all(14, 16) && !all(0, 16));
 }

@@ -175,6 +175,22 @@ fn random_loss_is_no_limit() {
     }
 }
 
+/// In a round with few packets each loss is a large share.
+#[test]
+fn what_a_bad_link_loses_does_not_slow_down_who_has_few_packets_per_round() {
+    let (rate, base) = (GBIT / 2, Span::from_ms(1));
+    let endless = Bottleneck::Queue(1 << 30);
+    let mut crowd = Crowd::new(&[base; 2], &sockets(rate), rate, endless, NOISE);
+    crowd.random_permille = 150;
+    for _ in 0..400 {
+        settled(&mut crowd, rate, base);
+    }
+    let mut used: Vec<_> = (0..9).map(|_| settled(&mut crowd, rate, base).used_percent).collect();
+    used.sort_unstable();
+    // A trial of the cap now and then costs more.
+    assert!(used[4] >= 75, "{used:?}");
+}
+
 /// One row: name, senders as base RTTs, line and rate of the bottleneck, its kind.
 fn row(name: &str, bases: &[Span], config: &EngineConfig, rate: u64, kind: Bottleneck) {
     let mut crowd = Crowd::new(bases, config, rate, kind, NOISE);

@@ -5,6 +5,7 @@ use crate::guards::Guard;
 
 const LINK: Link = Link {
     line: LINE,
+    line_known: true,
     base_ns: 100_000,
     base_known: true,
     host_bytes: 0,
@@ -32,6 +33,7 @@ const LOST: Round = Round {
     missing: 0,
     app_limited: false,
     marked: true,
+    marked_all: false,
 };
 
 /// A round without a queue.
@@ -105,4 +107,40 @@ fn a_smaller_first_window_that_is_marked_stays_and_one_that_loses_shrinks() {
         rate.on_restart(&LINK);
         assert_eq!(rate.inflight_max(&LINK), whole() / times);
     }
+}
+
+#[test]
+fn what_is_in_flight_at_most_doubles_after_the_start() {
+    // A slow port: a delay target of many round trips.
+    let link = Link { line: LINE / 100, target_ns: 40 * LINK.base_ns, ..LINK };
+    let clear = |bytes: u64, ns: u64| Round {
+        delivered: Link::rate(bytes, ns),
+        acked: bytes,
+        ns,
+        sent: 0,
+        lost_permille: 0,
+        queue_ns: Some(0),
+        marked: false,
+        ..LOST
+    };
+    let run = |link: &Link, rounds: &[Round]| {
+        let mut rate = SrdRate::new(link.line);
+        rounds.iter().for_each(|round| rate.on_round(link, round));
+        rate.inflight_max(link)
+    };
+    let first = SrdRate::new(link.line).inflight_max(&link);
+    let mut rounds = vec![clear(first, link.base_ns)];
+    let doubled = run(&link, &rounds);
+    assert!(doubled.abs_diff(2 * first) <= first / 100, "{first}, then {doubled}");
+    rounds.push(clear(doubled, link.base_ns));
+    let again = run(&link, &rounds);
+    assert!(again.abs_diff(4 * first) <= first / 50, "{first}, {doubled}, then {again}");
+    let whole = Link::bytes(link.line, link.base_ns + 2 * link.target_ns);
+    assert!(again < whole / 2, "the window of the rate, {whole}, is far");
+    rounds.extend([clear(whole, link.base_ns); 2]);
+    assert!(run(&link, &rounds) >= whole * 9 / 10, "in the end it is reached");
+    let lost = Round { missing: 4096, lost_permille: 10, ..clear(doubled, link.base_ns) };
+    assert!(run(&link, &[rounds[0], lost]) > 4 * first, "a loss ends the growth: the rate governs");
+    let off = Link { guards: Guards::ALL.without(Guard::Growth), ..link };
+    assert!(run(&off, &rounds[..1]) >= whole * 9 / 10, "turned off");
 }
