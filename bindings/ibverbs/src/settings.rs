@@ -18,9 +18,12 @@ const MTU_MAX_DEFAULT: u16 = 8928;
 const IDLE: Duration = Duration::from_micros(300);
 
 /// How long a peer may be silent while it owes an answer, in seconds, before requests to it end
-/// with status 13 (or 15, if it never answered). Longer than the device's default of 5 s: the peer
-/// is a process, and on overcommitted processors one was seen to get no CPU time for 5.4 s.
-const PEER_SILENT_MAX_S: u64 = 20;
+/// with status 13 (or 15, if it never answered), unless `SRD_SILENT_S` says otherwise. Longer than
+/// the device's default of 5 s: the peer is a process, and on overcommitted processors one was seen
+/// to get no CPU time for 5.4 s.
+const SILENT_S_DEFAULT: u64 = 20;
+/// The longest that may be asked for.
+const SILENT_S_MAX: u64 = 3_600;
 
 /// The variables and their purpose.
 pub const VARIABLES: &[(&str, &str)] = &[
@@ -31,6 +34,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_PATHS", "paths per peer address: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
     ("SRD_SHARDS", "processors that a device uses at once, 1 to 64 (default 1)"),
+    ("SRD_LINE_MBPS", "rate of the port in Mb/s (default: what the interface tells, else learnt)"),
+    ("SRD_SILENT_S", "seconds until requests to a silent peer fail, 1 to 3600 (default 20)"),
     ("SRD_RAILS", "further networks of each device, as e1/16, separated by commas"),
     ("SRD_SHARE", "0: share nothing with other processes of this host (default 1)"),
     ("SRD_STATUS", "0: show nothing to `srd stat`, `srd top` and `srd export` (default 1)"),
@@ -66,6 +71,8 @@ pub(crate) struct Settings {
     pub path_policy: Option<PathPolicy>,
     pub integrity: Option<bool>,
     pub port_base: Option<u16>,
+    /// How long a peer may be silent, in seconds.
+    pub silent_s: u64,
     pub vendor_id: u32,
     pub part_id: u32,
     /// Whether devices report the PCI address of an existing device, if there is one.
@@ -102,6 +109,7 @@ pub(crate) fn settings() -> &'static Settings {
             path_policy: one("SRD_PATH_POLICY", path_policy),
             integrity: one("SRD_INTEGRITY", on_or_off),
             port_base: one("SRD_PORT_BASE", str::parse),
+            silent_s: one("SRD_SILENT_S", silent).unwrap_or(SILENT_S_DEFAULT),
             vendor_id: one("SRD_VENDOR_ID", number).unwrap_or(NO_ID),
             part_id: one("SRD_PART_ID", number).unwrap_or(NO_ID),
             pci: one("SRD_PCI", none_of_pci).is_none(),
@@ -115,8 +123,9 @@ impl Settings {
         let mut config = DeviceConfig::ip(ip);
         config.progress = Progress::Shared { idle: IDLE };
         config.mtu = self.mtu;
-        config.tune = Some(Box::new(|engine| {
-            let silent_max = srd::Span::from_secs(PEER_SILENT_MAX_S);
+        let silent_s = self.silent_s;
+        config.tune = Some(Box::new(move |engine| {
+            let silent_max = srd::Span::from_secs(silent_s);
             engine.loss.unresponsive_after = silent_max;
             engine.loss.unreachable_after = silent_max;
         }));
@@ -133,7 +142,7 @@ impl Settings {
             config.port_base = base;
         }
         let (silent, base) = (Silent::default(), config.port_base);
-        config.watch = Some(Box::new(move |event| silent.watch(event, base, PEER_SILENT_MAX_S)));
+        config.watch = Some(Box::new(move |event| silent.watch(event, base, silent_s)));
         if self.mtu.is_none() {
             // No more than EFA, although the loopback interface would permit it.
             config.mtu_max = Some(MTU_MAX_DEFAULT);
@@ -216,6 +225,11 @@ fn path_policy(text: &str) -> Result<PathPolicy, &'static str> {
     }
 }
 
+fn silent(text: &str) -> Result<u64, &'static str> {
+    let wrong = "it must be a whole number of seconds from 1 to 3600";
+    text.parse().ok().filter(|s| (1..=SILENT_S_MAX).contains(s)).ok_or(wrong)
+}
+
 /// Decimal, or hexadecimal after `0x`.
 fn number(text: &str) -> Result<u32, std::num::ParseIntError> {
     match text.strip_prefix("0x") {
@@ -235,6 +249,8 @@ mod tests {
         assert!(number("efa0").is_err());
         assert_eq!(path_policy("ecmp"), Ok(PathPolicy::Ecmp));
         assert!(path_policy("best").is_err());
+        assert_eq!(silent("60"), Ok(60));
+        assert!(["0", "3601", "1m"].into_iter().all(|wrong| silent(wrong).is_err()));
         assert!("rdmap0s6".parse::<DeviceName>().is_ok());
         let long = "x".repeat(64);
         for wrong in ["", "../x", "a/b", "a b", long.as_str()] {

@@ -21,6 +21,8 @@ const SHARE_VARIABLE: &str = "SRD_SHARE";
 const STATUS_VARIABLE: &str = "SRD_STATUS";
 /// Environment variable with the number of shards.
 const SHARDS_VARIABLE: &str = "SRD_SHARDS";
+/// Environment variable that sets [`DeviceConfig::line_mbps`].
+const LINE_VARIABLE: &str = "SRD_LINE_MBPS";
 /// Environment variable with the rails.
 const RAILS_VARIABLE: &str = "SRD_RAILS";
 /// Environment variable with the path of the key file.
@@ -139,6 +141,10 @@ pub struct DeviceConfig {
     /// address only. The environment variable `SRD_RAILS` unless set otherwise; `docs/deploy.md`
     /// says what is gained. No effect with `datapath`.
     pub rails: Option<String>,
+    /// Rate of the local port in Mb/s, 1 to 400,000: nothing is sent faster to any address. `None`:
+    /// what the interface tells, and if it tells nothing (most virtual machines and containers),
+    /// what is learnt from delivery. The environment variable `SRD_LINE_MBPS` unless set otherwise.
+    pub line_mbps: Option<u32>,
     /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =
     /// random, so that requests to a former process in the same slot rarely find a queue pair. For
     /// servers whose clients must know the QPN.
@@ -220,6 +226,9 @@ impl DeviceConfig {
             rails: setting(RAILS_VARIABLE)
                 .filter(|list| !list.is_empty())
                 .map(|list| list.to_string_lossy().into_owned()),
+            line_mbps: setting(LINE_VARIABLE)
+                .filter(|v| !v.is_empty())
+                .map(|v| v.to_str().and_then(|v| v.trim().parse().ok()).unwrap_or(0)),
             qpn_start: None,
             port_base: PORT_BASE_DEFAULT,
             mtu: None,
@@ -285,6 +294,7 @@ impl fmt::Debug for DeviceConfig {
             .field("slot", &self.slot)
             .field("shards", &self.shards)
             .field("rails", &self.rails)
+            .field("line_mbps", &self.line_mbps)
             .field("qpn_start", &self.qpn_start)
             .field("port_base", &self.port_base)
             .field("mtu", &self.mtu)

@@ -14,7 +14,7 @@ use crate::{
     },
     rails::Rails,
     sealing::{self, Sealing},
-    settings::settings_file,
+    settings::{LINE_MBPS_MAX, settings_file},
     share::Share,
     status::{Shown, Wanted},
     sync::lock,
@@ -38,6 +38,8 @@ const SEALED_BATCH: usize = TX_BATCH + TX_BATCH / 4;
 
 /// Least MTU of a device in bytes.
 const MTU_MIN: u16 = 64;
+/// The first number that is no rate of a port in Mb/s.
+const LINE_MBPS_ABOVE: u32 = LINE_MBPS_MAX + 1;
 
 /// Engines ready to run.
 pub(crate) struct Opened {
@@ -175,7 +177,7 @@ fn engine_of(config: &mut DeviceConfig, nets: &[Net]) -> Result<EngineConfig, De
     if let Some(bytes) = net.rx_budget_bytes {
         engine.rx_budget_bytes = bytes;
     }
-    match net.line_bytes_per_sec {
+    match line_configured(config)?.or(net.line_bytes_per_sec) {
         Some(rate) => engine.line_set(rate),
         None => engine.line_unknown(),
     }
@@ -183,6 +185,16 @@ fn engine_of(config: &mut DeviceConfig, nets: &[Net]) -> Result<EngineConfig, De
         tune(&mut engine);
     }
     Ok(engine)
+}
+
+/// The configured rate of the port, in bytes per second.
+fn line_configured(config: &DeviceConfig) -> Result<Option<u64>, DeviceError> {
+    match config.line_mbps {
+        Some(0 | LINE_MBPS_ABOVE..) => Err(DeviceError::Config(
+            "line_mbps (SRD_LINE_MBPS) must be a whole number of Mb/s from 1 to 400000",
+        )),
+        mbps => Ok(mbps.map(|n| u64::from(n) * 1_000_000 / 8)),
+    }
 }
 
 /// Creates the engine of one shard.

@@ -19,6 +19,11 @@ const CONF_VARIABLE: &str = "SRD_CONF";
 /// Most bytes of the file.
 const BYTES_MAX: u64 = 64 * 1024;
 
+/// The fastest port in Mb/s: what the engine believes of a port that tells nothing, too.
+pub(crate) const LINE_MBPS_MAX: u32 = 400_000;
+/// Longest silence of a peer that may be asked for, in seconds.
+const SILENT_S_MAX: u32 = 3_600;
+
 /// Most characters of a wrong line that an error repeats.
 const SHOWN_MAX: usize = 80;
 
@@ -32,7 +37,7 @@ enum Form {
     /// IP addresses, separated by commas.
     Ips,
     /// A whole number between these two.
-    Number(u16, u16),
+    Number(u32, u32),
     /// A power of two up to this.
     PowerOfTwo(u16),
     /// One of these words.
@@ -41,17 +46,19 @@ enum Form {
 
 /// The variables that may be in the file. Those of single processes (statistics, launchers) may
 /// not.
-const NAMES: [(&str, Form); 18] = [
+const NAMES: [(&str, Form); 20] = [
     ("SRD_INTERFACE", Form::Text),
     ("SRD_IP", Form::Ips),
     ("SRD_DEVICE_NAME", Form::Text),
-    ("SRD_MTU", Form::Number(MTU_MIN, u16::MAX)),
+    ("SRD_MTU", Form::Number(MTU_MIN as u32, u16::MAX as u32)),
     ("SRD_PATHS", Form::PowerOfTwo(PATHS_MAX as u16)),
     ("SRD_PATH_POLICY", Form::Words(&["srd", "oblivious", "ecmp", "rtt-p2c"])),
     ("SRD_INTEGRITY", Form::Words(&["on", "off"])),
-    ("SRD_SHARDS", Form::Number(1, SHARDS_MAX)),
+    ("SRD_SHARDS", Form::Number(1, SHARDS_MAX as u32)),
+    ("SRD_LINE_MBPS", Form::Number(1, LINE_MBPS_MAX)),
+    ("SRD_SILENT_S", Form::Number(1, SILENT_S_MAX)),
     ("SRD_RAILS", Form::Text),
-    ("SRD_PORT_BASE", Form::Number(1, u16::MAX - 255)),
+    ("SRD_PORT_BASE", Form::Number(1, u16::MAX as u32 - 255)),
     ("SRD_PCI", Form::Words(&["none"])),
     ("SRD_KEY_FILE", Form::Path),
     ("SRD_SEAL", Form::Words(&["never", "prefer", "require"])),
@@ -170,7 +177,7 @@ impl Form {
         if value.contains(char::is_control) {
             return Err("without control characters".into());
         }
-        let number = value.parse::<u16>().ok();
+        let number = value.parse::<u32>().ok();
         let ip = |part: &str| part.trim().parse::<IpAddr>().is_ok();
         let (holds, must) = match self {
             Self::Text => (true, String::new()),
@@ -181,7 +188,7 @@ impl Form {
                 format!("a whole number from {min} to {max}"),
             ),
             Self::PowerOfTwo(max) => (
-                number.is_some_and(|n| n.is_power_of_two() && n <= max),
+                number.is_some_and(|n| n.is_power_of_two() && n <= max.into()),
                 format!("a power of two from 1 to {max}"),
             ),
             Self::Words(words) => (words.contains(&value), words.join(" or ")),
@@ -221,6 +228,8 @@ mod tests {
             ("SRD_KEY_FILE=~/keys", "it must be a path that begins with /"),
             ("SRD_KEY_FILE=/a\0b", "SRD_KEY_FILE=/a\\0b: it must be without control characters"),
             ("SRD_\x1b[2J=1", "line 1: SRD_\\u{1b}[2J is no setting"),
+            ("SRD_LINE_MBPS=10G", "it must be a whole number from 1 to 400000"),
+            ("SRD_SILENT_S=0", "it must be a whole number from 1 to 3600"),
             ("SRD_SEAL=yes", "it must be never or prefer or require"),
             ("SRD_KEY_FILE=", "remove the line otherwise"),
             ("SRD_STATS_DIR=/x", "line 1: SRD_STATS_DIR is no setting of a host"),

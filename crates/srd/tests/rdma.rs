@@ -2,7 +2,8 @@
 
 use crate::common;
 use crate::common::{Node, QKEY, THREAD, everywhere, loopback_pair, mem_pair, pattern};
-use srd::{CompletionOp, Progress, RecvWr, SendWr, Status};
+use srd::{CompletionOp, Device, DeviceConfig, Progress, RecvWr, SendWr, Status};
+use std::time::{Duration, Instant};
 
 #[test]
 fn megabytes_written_and_read_back_are_the_same() {
@@ -139,4 +140,32 @@ fn zero_bytes_are_written_and_read_without_a_fault() {
         let wc = a.next(&b);
         assert_eq!((wc.wr_id, wc.status, wc.byte_len), (wr_id, Status::Ok, 0));
     }
+}
+
+/// 2 MB at 80 Mb/s take 0.2 s; the burst at the beginning is far less than half of them.
+#[test]
+fn nothing_is_sent_faster_than_the_configured_rate_of_the_port() {
+    let open = |mbps| {
+        let mut config = DeviceConfig::loopback();
+        config.progress = THREAD;
+        config.share = false;
+        config.line_mbps = Some(mbps);
+        Device::open(config)
+    };
+    for wrong in [0, 400_001, u32::MAX] {
+        let error = open(wrong).map(drop).unwrap_err().to_string();
+        assert!(error.contains("SRD_LINE_MBPS"), "{error}");
+    }
+    let (a, b) = (Node::new(open(80).unwrap()), Node::new(open(80).unwrap()));
+    let (ah, _back) = (a.ah_to(&b), b.ah_to(&a));
+    let (from, to) = (a.memory(2_000_000), b.memory(2_000_000));
+    let sges = [from.sge(0, 2_000_000)];
+    let write = SendWr::write(1, &ah, b.qp.qpn(), QKEY).remote(to.addr(), to.rkey()).sges(&sges);
+    let began = Instant::now();
+    a.qp.post_send(&write).unwrap();
+    assert_eq!(a.next(&b).status, Status::Ok);
+    assert!(began.elapsed() > Duration::from_millis(100), "{:?}", began.elapsed());
+    let rates: Vec<u64> =
+        a.device.context_stats().unwrap().iter().map(|c| c.rate_bytes_per_sec).collect();
+    assert!(!rates.is_empty() && rates.iter().all(|&rate| rate <= 10_000_000), "{rates:?}");
 }
