@@ -457,6 +457,49 @@ struct srd_recv_wr {
     uint32_t num_sge;
 };
 
+// One path to an address.
+struct srd_path_stats {
+    // Smoothed round trip in ns; 0 = none measured.
+    uint64_t rtt_ns_smoothed;
+    // Least round trip in ns; 0 = none measured.
+    uint64_t rtt_ns_min;
+    // Packets sent on it.
+    uint64_t packets_sent;
+    // Those of them that were declared lost.
+    uint64_t packets_lost;
+    // Packets acknowledged with the mark of congestion (CE).
+    uint64_t packets_ce;
+    // Number of the path.
+    uint8_t path;
+    // A srd_path_state.
+    uint8_t state;
+};
+
+// One peer: a device at another address or port. Rate, bytes in flight and round trips are those
+// of its address, which several peers may share.
+struct srd_peer_stats {
+    // Its address as a GID.
+    uint8_t gid[16];
+    // Bytes per second at which packets leave.
+    uint64_t rate_bytes_per_sec;
+    // Bytes in flight.
+    uint64_t inflight_bytes;
+    // Most bytes in flight: the congestion window.
+    uint64_t inflight_bytes_max;
+    // Smoothed round trip in ns.
+    uint64_t rtt_ns_smoothed;
+    // Recent least round trip in ns.
+    uint64_t rtt_ns_min;
+    // Send requests that have not ended.
+    uint32_t outstanding;
+    // Its UDP port.
+    uint16_t port;
+    // No path to it answers.
+    bool stalled;
+    // Each packet is encrypted and authenticated.
+    bool sealed;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -627,8 +670,23 @@ int srd_qp_query(const struct srd_qp *qp, struct srd_qp_attr *attr);
 // Posts a send request. Never waits; -ENOMEM = full, poll the completion queue.
 int srd_qp_post_send(const struct srd_qp *qp, const struct srd_send_wr *wr);
 
+// Posts `n` send requests at once, all or none, which costs less than one by one. Never waits;
+// -ENOMEM = no room for all, poll the completion queue.
+int srd_qp_post_sends(const struct srd_qp *qp, const struct srd_send_wr *wrs, uint32_t n);
+
 // Posts a receive. Never waits; -ENOMEM = full, poll the completion queue.
 int srd_qp_post_recv(const struct srd_qp *qp, const struct srd_recv_wr *wr);
+
+// Posts `n` receives at once, which costs less than one by one. Returns how many were posted: if
+// fewer, the next one was refused, and srd_last_error says why. Never waits; -ENOMEM = full.
+int srd_qp_post_recvs(const struct srd_qp *qp, const struct srd_recv_wr *wrs, uint32_t n);
+
+// Reads at most `n` paths to the host of an address handle, in the order of their numbers. Returns
+// how many paths there are, which may be more: 0 if nothing was ever sent there.
+int srd_ah_paths(const struct srd_ah *ah, struct srd_path_stats *paths, uint32_t n);
+
+// Reads at most `n` peers of a device. Returns how many there are, which may be more.
+int srd_device_peers(const struct srd_device *device, struct srd_peer_stats *peers, uint32_t n);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -71,6 +71,18 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Fail> {
     Ok(())
 }
 
+/// The places of an array of results, each for [`put`].
+///
+/// # Safety
+/// `to` is null or points to `n` places for values.
+pub(crate) unsafe fn places<T>(to: *mut T, n: u32) -> Result<impl Iterator<Item = *mut T>, Fail> {
+    if to.is_null() && n > 0 {
+        return Err(Fail::invalid("the place for the results is NULL but their number is not 0"));
+    }
+    // SAFETY: promised by the caller.
+    Ok((0..n as usize).map(move |i| unsafe { to.add(i) }))
+}
+
 /// Text, or `None` for NULL.
 ///
 /// # Safety

@@ -10,6 +10,7 @@ mod handle;
 mod mr;
 mod path_events;
 mod qp;
+mod stats;
 
 pub use cq::*;
 pub use device::*;
@@ -17,3 +18,4 @@ pub use fail::srd_last_error;
 pub use mr::*;
 pub use path_events::*;
 pub use qp::*;
+pub use stats::*;

@@ -6,7 +6,9 @@ use crate::{
     fail::{Fail, run},
     handle::{at, give, put, slice, take},
 };
-use srd::{Data, LKey, QKey, QpInit, QpModify, QpState, QpType, Qpn, RKey, RecvWr, SendWr, Sge};
+use srd::{
+    Data, Faults, LKey, QKey, QpInit, QpModify, QpState, QpType, Qpn, RKey, RecvWr, SendWr, Sge,
+};
 use std::ffi::{c_int, c_void};
 
 /// A queue pair.
@@ -310,6 +312,40 @@ fn list(from: &[srd_sge]) -> ([Sge; SGES_MAX], usize) {
     (to, from.len().min(SGES_MAX))
 }
 
+/// The request in Rust's form; `sges` has its list.
+///
+/// # Safety
+/// The pointers of `wr` are null or valid.
+unsafe fn send_of<'a>(wr: &'a srd_send_wr, sges: &'a [Sge]) -> Result<SendWr<'a>, Fail> {
+    // SAFETY: promised by the caller.
+    let ah = &unsafe { at(wr.ah, "the address handle") }?.0;
+    let data = if wr.inline_data.is_null() {
+        Data::Sges(sges)
+    } else {
+        // SAFETY: as above.
+        Data::Inline(unsafe { slice(wr.inline_data.cast::<u8>(), wr.inline_len as usize) }?)
+    };
+    let op = match wr.opcode {
+        0 => srd::Opcode::Send,
+        1 => srd::Opcode::SendImm,
+        2 => srd::Opcode::Write,
+        3 => srd::Opcode::WriteImm,
+        4 => srd::Opcode::Read,
+        _ => return Err(Fail::invalid("unknown opcode")),
+    };
+    Ok(SendWr {
+        wr_id: wr.wr_id,
+        op,
+        ah,
+        dst_qpn: Qpn(wr.dst_qpn),
+        qkey: QKey(wr.qkey),
+        data,
+        rkey: RKey(wr.rkey),
+        raddr: wr.raddr,
+        imm: wr.imm,
+    })
+}
+
 /// Posts a send request. Never waits; -ENOMEM = full, poll the completion queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn srd_qp_post_send(qp: *const srd_qp, wr: *const srd_send_wr) -> c_int {
@@ -317,47 +353,95 @@ pub unsafe extern "C" fn srd_qp_post_send(qp: *const srd_qp, wr: *const srd_send
         // SAFETY: the contract of the header.
         let (qp, wr) = unsafe { (&at(qp, "the queue pair")?.0, at(wr, "the request")?) };
         // SAFETY: as above.
-        let ah = &unsafe { at(wr.ah, "the address handle") }?.0;
-        // SAFETY: as above.
         let (sges, n) = list(unsafe { slice(wr.sges, wr.num_sge as usize) }?);
-        let data = if wr.inline_data.is_null() {
-            Data::Sges(&sges[..n])
-        } else {
-            // SAFETY: as above.
-            Data::Inline(unsafe { slice(wr.inline_data.cast::<u8>(), wr.inline_len as usize) }?)
-        };
-        let op = match wr.opcode {
-            0 => srd::Opcode::Send,
-            1 => srd::Opcode::SendImm,
-            2 => srd::Opcode::Write,
-            3 => srd::Opcode::WriteImm,
-            4 => srd::Opcode::Read,
-            _ => return Err(Fail::invalid("unknown opcode")),
-        };
-        qp.post_send(&SendWr {
-            wr_id: wr.wr_id,
-            op,
-            ah,
-            dst_qpn: Qpn(wr.dst_qpn),
-            qkey: QKey(wr.qkey),
-            data,
-            rkey: RKey(wr.rkey),
-            raddr: wr.raddr,
-            imm: wr.imm,
-        })?;
+        // SAFETY: as above.
+        qp.post_send(&unsafe { send_of(wr, &sges[..n]) }?)?;
         Ok(0)
     })
+}
+
+/// Posts `n` send requests at once, all or none, which costs less than one by one. Never waits;
+/// -ENOMEM = no room for all, poll the completion queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn srd_qp_post_sends(
+    qp: *const srd_qp,
+    wrs: *const srd_send_wr,
+    n: u32,
+) -> c_int {
+    run(|| {
+        // SAFETY: the contract of the header.
+        let qp = &unsafe { at(qp, "the queue pair") }?.0;
+        // SAFETY: as above.
+        let wrs = unsafe { slice(wrs, room(n)?) }?;
+        let mut lists = Vec::with_capacity(wrs.len());
+        for wr in wrs {
+            // SAFETY: as above.
+            lists.push(list(unsafe { slice(wr.sges, wr.num_sge as usize) }?));
+        }
+        let mut sends = Vec::with_capacity(wrs.len());
+        for (wr, (sges, n)) in wrs.iter().zip(&lists) {
+            // SAFETY: as above.
+            sends.push(unsafe { send_of(wr, &sges[..*n]) }?);
+        }
+        qp.enqueue_sends(sends.into_iter(), Faults::AtPost)?;
+        qp.doorbell();
+        Ok(0)
+    })
+}
+
+/// As many requests as a queue pair may hold.
+fn room(n: u32) -> Result<usize, Fail> {
+    if n > srd::QUEUE_DEPTH_MAX {
+        return Err(srd::PostError::QueueFull.into());
+    }
+    Ok(n as usize)
 }
 
 /// Posts a receive. Never waits; -ENOMEM = full, poll the completion queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn srd_qp_post_recv(qp: *const srd_qp, wr: *const srd_recv_wr) -> c_int {
+    // SAFETY: the contract of the header.
+    run(|| unsafe { recv_post(&at(qp, "the queue pair")?.0, at(wr, "the request")?, true) })
+}
+
+/// Posts `n` receives at once, which costs less than one by one. Returns how many were posted: if
+/// fewer, the next one was refused, and srd_last_error says why. Never waits; -ENOMEM = full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn srd_qp_post_recvs(
+    qp: *const srd_qp,
+    wrs: *const srd_recv_wr,
+    n: u32,
+) -> c_int {
     run(|| {
         // SAFETY: the contract of the header.
-        let (qp, wr) = unsafe { (&at(qp, "the queue pair")?.0, at(wr, "the request")?) };
+        let qp = &unsafe { at(qp, "the queue pair") }?.0;
         // SAFETY: as above.
-        let (sges, n) = list(unsafe { slice(wr.sges, wr.num_sge as usize) }?);
-        qp.post_recv(&RecvWr { wr_id: wr.wr_id, sges: &sges[..n] })?;
-        Ok(0)
+        let wrs = unsafe { slice(wrs, n as usize) }?;
+        let mut posted = 0;
+        for wr in wrs {
+            // SAFETY: as above.
+            match unsafe { recv_post(qp, wr, false) } {
+                Ok(_) => posted += 1,
+                Err(e) if posted == 0 => return Err(e),
+                Err(e) => {
+                    run(|| Err(e));
+                    break;
+                }
+            }
+        }
+        qp.doorbell_recv();
+        Ok(posted)
     })
+}
+
+/// Puts a receive into the queue, and `tell`s the device.
+///
+/// # Safety
+/// The pointers of `wr` are null or valid.
+unsafe fn recv_post(qp: &srd::QueuePair, wr: &srd_recv_wr, tell: bool) -> Result<c_int, Fail> {
+    // SAFETY: promised by the caller.
+    let (sges, n) = list(unsafe { slice(wr.sges, wr.num_sge as usize) }?);
+    let wr = RecvWr { wr_id: wr.wr_id, sges: &sges[..n] };
+    if tell { qp.post_recv(&wr) } else { qp.enqueue_recv(&wr, Faults::AtPost) }?;
+    Ok(0)
 }
