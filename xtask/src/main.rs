@@ -51,8 +51,8 @@ Runs
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
   acceptance [--short | --all] [--sealed] [--update] [--only WORD] [--srd PROGRAM]
              [--verbs DIR] [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR]
-             [--efa-wheel DIR] [--mooncake DIR] [--nixl DIR] [--oneccl DIR] [--jax DIR]
-             [--mpich DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]
+             [--libfabric DIR] [--efa-wheel DIR] [--mooncake DIR] [--nixl DIR] [--oneccl DIR]
+             [--jax DIR] [--mpich DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
                                namespaces; --update writes docs/compatibility.md; --sealed: with a
                                key file, and what the spines forward is captured. The suites of

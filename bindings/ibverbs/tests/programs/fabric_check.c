@@ -1,7 +1,8 @@
 /* Checks a fabric of libfabric's efa provider between two hosts, through libfabric's public calls
  * alone: messages of every size that one packet carries, inline and gathered ones, batches, a
  * receiver that is late, a receiver that sleeps, RDMA writes (with data, too) and reads, and a read
- * that must be refused. Both sides do the same to each other; every byte is compared.
+ * that must be refused. Both sides do the same to each other; every byte is compared. A counter
+ * must have counted all that was sent, written and read.
  *
  * usage: fabric_check FABRIC [SERVER]     FABRIC: efa-direct or efa
  * Without SERVER it waits for the other side (TCP, only to meet and to keep step). It goes with the
@@ -57,6 +58,8 @@ static struct fid_fabric *fabric;
 static struct fid_domain *domain;
 static struct fid_av *av;
 static struct fid_cq *cq;
+static struct fid_cntr *counter; /* of sends, writes and reads that have ended; may be NULL */
+static uint64_t posted;          /* what it has to count */
 static struct fid_ep *ep;
 static struct fid_mr *mr;
 static void *desc;
@@ -173,6 +176,7 @@ static void await(struct slot *slots, int n, const char *what)
         double began_ = now_s();                                                                   \
         ssize_t ret_;                                                                              \
         (slot)->done = 0;                                                                          \
+        posted += (slot) >= out && (slot) < out + SLOTS;                                           \
         while ((ret_ = (post)) == -FI_EAGAIN) {                                                    \
             progress();                                                                            \
             late(began_, #post);                                                                   \
@@ -376,6 +380,20 @@ static void read_refused(void)
     step();
 }
 
+/* Failed ones are counted apart. */
+static void counted(void)
+{
+    if (!counter)
+        return;
+    double began = now_s();
+    while (fi_cntr_read(counter) + fi_cntr_readerr(counter) < posted) {
+        progress();
+        late(began, "the counter of requests");
+    }
+    uint64_t good = fi_cntr_read(counter), bad = fi_cntr_readerr(counter);
+    check(good + bad == posted && bad <= 1, "the counter of requests", (long)good);
+}
+
 static void meet(const char *address)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT)};
@@ -438,6 +456,15 @@ static void fabric_open(char *name)
     must(fi_endpoint(domain, info, &ep, NULL), "fi_endpoint");
     must(fi_ep_bind(ep, &av->fid, 0), "binding the addresses");
     must(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "binding the queue");
+    struct fi_cntr_attr counter_attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_NONE};
+    ret = fi_cntr_open(domain, &counter_attr, &counter, NULL);
+    if (ret == -FI_ENOSYS || ret == -FI_EOPNOTSUPP) {
+        printf("fabric_check: this fabric has no counters; that part is left out\n");
+        counter = NULL;
+    } else {
+        must(ret, "fi_cntr_open");
+        must(fi_ep_bind(ep, &counter->fid, FI_SEND | FI_WRITE | FI_READ), "binding the counter");
+    }
     must(fi_enable(ep), "fi_enable");
 }
 
@@ -509,8 +536,11 @@ int main(int argc, char **argv)
     if (FI_VERSION_GE(fi_version(), FI_VERSION(2, 0)))
         read_refused();
     messages(message_max);
+    counted();
     step();
     must(fi_close(&ep->fid), "closing the endpoint");
+    if (counter)
+        must(fi_close(&counter->fid), "closing the counter");
     must(fi_close(&mr->fid), "closing the memory");
     must(fi_close(&cq->fid), "closing the queue");
     must(fi_close(&av->fid), "closing the addresses");

