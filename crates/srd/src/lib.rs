@@ -9,7 +9,7 @@
 //! with the reason why not ([`Status`]).
 //!
 //! ```
-//! use srd::{Access, Device, DeviceConfig, Progress, QKey, QpInit, SendWr};
+//! use srd::{Access, Device, DeviceConfig, Progress, QKey, QpInit, RecvWr, SendWr};
 //! use std::time::Duration;
 //!
 //! let open = || {
@@ -25,8 +25,18 @@
 //! qp_a.activate(QKey(1))?;
 //! qp_b.activate(QKey(1))?;
 //!
+//! // A message goes into the memory of a receive that was posted before.
+//! let to_b = pd_a.ah_create(b.ip())?;
+//! let inbox = pd_b.mr_allocate(64, Access::LOCAL_WRITE)?;
+//! qp_b.post_recv(&RecvWr::recv(3).sges(&[inbox.sge(0, 64)]))?;
+//! qp_a.post_send(&SendWr::send(4, &to_b, qp_b.qpn(), QKey(1)).inline(b"hello"))?;
+//! let sent = cq_a.wait(Duration::from_secs(20))?.expect("in time").ok()?;
+//! let got = cq_b.wait(Duration::from_secs(20))?.expect("in time").ok()?;
+//! assert_eq!((sent.wr_id, got.wr_id, got.byte_len), (4, 3, 5));
+//! assert_eq!(inbox.to_vec(0, 5)?, b"hello");
+//!
 //! // RDMA needs an address handle for the requester at the responder.
-//! let (to_b, _to_a) = (pd_a.ah_create(b.ip())?, pd_b.ah_create(a.ip())?);
+//! let _to_a = pd_b.ah_create(a.ip())?;
 //! let source = pd_a.mr_allocate(1 << 20, Access::LOCAL_WRITE)?;
 //! let target = pd_b.mr_allocate(1 << 20, Access::ALL)?;
 //! source.write_at(0, &[0xAB; 1 << 20])?;
