@@ -13,10 +13,12 @@ use std::{
 
 /// The validator, with the schemas of many versions, on PyPI.
 const PACKAGE: &str = "kubernetes-validate==1.37.0";
-/// Versions of Kubernetes: an old one that is still in use, and the newest one of the package.
-const VERSIONS: [&str; 2] = ["1.28", "1.37"];
-/// Manifests in the file.
-const MANIFESTS: usize = 3;
+/// Files of manifests: how many each has, the first version of Kubernetes that they are for and the
+/// newest one of the package, and a field with what makes it wrong.
+const FILES: [(&str, usize, [&str; 2], [&str; 2]); 2] = [
+    ("kubernetes.yaml", 3, ["1.28", "1.37"], ["hostPath: {path:", "hostPath: {pathname:"]),
+    ("kubernetes-annotation.yaml", 2, ["1.36", "1.37"], ["patchType:", "patchKind:"]),
+];
 /// Prints the commands of all init containers, separated by zero bytes.
 const COMMANDS: &str = "\
 import sys, yaml
@@ -25,6 +27,15 @@ for d in yaml.safe_load_all(open(sys.argv[1])):
     for c in spec.get('initContainers', []):
         assert c['command'][:2] == ['sh', '-ec'] and len(c['command']) == 3, c
         print(c['command'][2], end='\\0')
+";
+
+/// Prints the variables that the policy for annotated pods sets, NAME=VALUE, separated by zero
+/// bytes. Its expression is a table in the form of JSON.
+const VARIABLES: &str = "\
+import json, sys, yaml
+policy = next(yaml.safe_load_all(open(sys.argv[1])))
+for name, value in json.loads(policy['spec']['variables'][0]['expression']).items():
+    print(f'{name}={value}', end='\\0')
 ";
 
 /// A virtual environment with the validator.
@@ -52,40 +63,48 @@ pub fn environment(folder: &Path) -> Result<PathBuf> {
 /// # Errors
 /// A manifest is invalid, a wrong one is not refused, or a command copies other files.
 pub fn run(fabric: &Fabric, bin: &Path) -> Result<String> {
-    let manifests = root().join("docs/clusters/kubernetes.yaml");
     let validator = bin.join("kubernetes-validate").display().to_string();
     let validate = |version: &str, file: &Path| {
         output(command(&validator, &["--strict", "--quiet", "-k", version]).arg(file))
     };
-    let read =
-        |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
-    let text = read(&manifests)?;
-    let count = text.lines().filter(|line| line.starts_with("kind: ")).count();
-    if count != MANIFESTS {
-        return Err(format!("{count} manifests instead of {MANIFESTS}"));
-    }
-    // A validator that refuses nothing would say nothing.
-    let wrong = fabric.folder().join("wrong.yaml");
-    let broken = text.replace("hostPath: {path:", "hostPath: {pathname:");
-    fs::write(&wrong, &broken).map_err(|e| format!("{}: {e}", wrong.display()))?;
-    for version in VERSIONS {
-        validate(version, &manifests)?;
-        if broken == text || validate(version, &wrong).is_ok() {
-            return Err(format!("a wrong manifest passes the schema of {version}"));
+    let place = |name: &str| root().join("docs/clusters").join(name);
+    let mut remark = String::new();
+    for (name, manifests, versions, [field, wrong_field]) in FILES {
+        let path = place(name);
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let count = text.lines().filter(|line| line.starts_with("kind: ")).count();
+        if count != manifests {
+            return Err(format!("{name}: {count} manifests instead of {manifests}"));
         }
+        // A validator that refuses nothing would say nothing.
+        let wrong = fabric.folder().join("wrong.yaml");
+        let broken = text.replace(field, wrong_field);
+        fs::write(&wrong, &broken).map_err(|e| format!("{}: {e}", wrong.display()))?;
+        for version in versions {
+            validate(version, &path)?;
+            if broken == text || validate(version, &wrong).is_ok() {
+                return Err(format!("{name}: wrong, it passes the schema of {version}"));
+            }
+        }
+        let versions = versions.join(" and ");
+        remark += &format!("{manifests} manifests by the schemas of {versions}; ");
     }
     let python = bin.join("python3").display().to_string();
-    let commands = output(command(&python, &["-c", COMMANDS]).arg(&manifests))?;
-    let commands: Vec<&str> = commands.split('\0').filter(|c| !c.is_empty()).collect();
+    let printed = |script: &str, name: &str| -> Result<Vec<String>> {
+        let all = output(command(&python, &["-c", script]).arg(place(name)))?;
+        Ok(all.split('\0').filter(|one| !one.is_empty()).map(str::to_owned).collect())
+    };
+    let commands = printed(COMMANDS, "kubernetes.yaml")?;
+    let given = printed(VARIABLES, "kubernetes-annotation.yaml")?;
     for command in &commands {
-        copied(fabric, command)?;
+        copied(fabric, command, &given)?;
     }
-    let versions = VERSIONS.join(" and ");
-    Ok(format!("{MANIFESTS} manifests by the schemas of {versions}; {} copies", commands.len()))
+    Ok(format!("{remark}{} copies; {} variables", commands.len(), given.len()))
 }
 
-/// Runs the command of an init container twice on the files of this tool, and runs the copy.
-fn copied(fabric: &Fabric, script: &str) -> Result {
+/// Runs the command of an init container twice on the files of this tool, and runs the copy. The
+/// variables that it prints must be the given ones, of the folder in the container.
+fn copied(fabric: &Fabric, script: &str, given: &[String]) -> Result {
     let base = fabric.folder().join("kubernetes-files");
     let _ = fs::remove_dir_all(&base);
     let (image, node) = (base.join("image"), base.join("srd"));
@@ -109,11 +128,50 @@ fn copied(fabric: &Fabric, script: &str) -> Result {
         output(&mut command("sh", &["-ec", &script]))?;
     }
     let tool = format!("{node}/bin/srd");
-    let env = output(command(&tool, &["env"]).env_remove("SRD_VERBS_DIR"))?;
-    let wanted = format!("export LD_LIBRARY_PATH='{node}/lib/srd");
-    if env.lines().any(|line| line.starts_with(&wanted)) {
-        fs::remove_dir_all(&base).map_err(fail)
-    } else {
-        Err(format!("the copied tool does not find the copied libraries: {env}"))
+    let mut env = command(&tool, &["env"]);
+    for own in ["SRD_VERBS_DIR", "LD_LIBRARY_PATH", "LD_PRELOAD"] {
+        env.env_remove(own);
+    }
+    let env = output(&mut env)?;
+    same_variables(&env.replace(&node, "/opt/srd"), given)?;
+    fs::remove_dir_all(&base).map_err(fail)
+}
+
+/// What `srd env` printed must be the given variables, but for Open MPI's lists of those that it
+/// takes along to other hosts: each pod has its own.
+fn same_variables(env: &str, given: &[String]) -> Result {
+    let printed = env.lines().filter_map(|line| line.strip_prefix("export "));
+    let mut printed: Vec<String> = printed
+        .filter(|line| !line.starts_with("OMPI_MCA_mca_base_env_list"))
+        .map(|line| line.replace('\'', ""))
+        .collect();
+    let mut given = given.to_vec();
+    printed.sort();
+    given.sort();
+    if printed == given {
+        return Ok(());
+    }
+    let differ = |a: &[String], b: &[String]| {
+        a.iter().filter(|one| !b.contains(one)).cloned().collect::<Vec<_>>().join(" ")
+    };
+    Err(format!(
+        "`srd env` of the copy prints {}, and the policy for pods has {}",
+        differ(&printed, &given),
+        differ(&given, &printed)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_the_policy_are_those_of_the_tool() {
+        let env = "export LD_PRELOAD='/opt/srd/a.so'\nexport FI_PROVIDER='efa'\n\
+                   export OMPI_MCA_mca_base_env_list_internal='A;B'\n";
+        let given = ["FI_PROVIDER=efa", "LD_PRELOAD=/opt/srd/a.so"].map(str::to_owned);
+        assert_eq!(same_variables(env, &given), Ok(()));
+        let error = same_variables(env, &given[..1]).unwrap_err();
+        assert!(error.contains("prints LD_PRELOAD=/opt/srd/a.so"), "{error}");
     }
 }
