@@ -27,6 +27,10 @@ struct Totals {
     messages: u64,
     bytes: u64,
     received: u64,
+    /// Messages that came, and writes with immediate data.
+    arrived: u64,
+    /// Bytes of `received` that peers have read here.
+    served: u64,
     packets: u64,
     retransmitted: u64,
     paths: u32,
@@ -39,6 +43,8 @@ static TOTALS: Mutex<Totals> = Mutex::new(Totals {
     messages: 0,
     bytes: 0,
     received: 0,
+    arrived: 0,
+    served: 0,
     packets: 0,
     retransmitted: 0,
     paths: 0,
@@ -67,6 +73,8 @@ pub(crate) fn account(device: &Device) {
     // Reads served count as well, since the peer posted them.
     totals.received +=
         engine.recv_bytes + engine.rdma_write_recv_bytes + engine.rdma_read_resp_bytes;
+    totals.arrived += engine.recv_wrs;
+    totals.served += engine.rdma_read_resp_bytes;
     totals.packets += engine.tx_pkts;
     totals.retransmitted += engine.retrans_pkts;
     totals.paths = totals.paths.max(counters.paths_used);
@@ -136,11 +144,13 @@ fn leave(folder: &Path) -> std::io::Result<()> {
                 return writeln!(
                     made?,
                     "{{\"program\":\"{program}\",\"pid\":{pid},\"messages\":{},\"bytes\":{},\
-                     \"received\":{},\"packets\":{},\"retransmitted\":{},\"paths\":{},\
-                     \"peers\":{},\"sealed\":{}}}",
+                     \"received\":{},\"arrived\":{},\"served\":{},\"packets\":{},\
+                     \"retransmitted\":{},\"paths\":{},\"peers\":{},\"sealed\":{}}}",
                     t.messages,
                     t.bytes,
                     t.received,
+                    t.arrived,
+                    t.served,
                     t.packets,
                     t.retransmitted,
                     t.paths,

@@ -16,6 +16,10 @@ pub struct Figures {
     pub bytes: u64,
     /// Bytes received, or written or read by peers.
     pub received: u64,
+    /// Messages received, and writes of peers with immediate data.
+    pub arrived: u64,
+    /// Bytes of `received` that peers have read.
+    pub served: u64,
     /// Packets sent.
     pub packets: u64,
     /// Packets retransmitted.
@@ -37,6 +41,12 @@ pub struct Sum {
     pub messages: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Bytes received, or written or read by peers.
+    pub received: u64,
+    /// Messages received, and writes of peers with immediate data.
+    pub arrived: u64,
+    /// Bytes of `received` that peers have read.
+    pub served: u64,
     /// Packets.
     pub packets: u64,
     /// Packets retransmitted.
@@ -69,25 +79,47 @@ impl Sum {
         self.unsealed += usize::from(f.messages + f.received > 0 && !f.sealed);
         self.messages += f.messages;
         self.bytes += f.bytes;
+        self.received += f.received;
+        self.arrived += f.arrived;
+        self.served += f.served;
         self.packets += f.packets;
         self.retransmitted += f.retransmitted;
         self.paths = self.paths.max(f.paths);
     }
 
-    /// A summary in one line.
+    /// A summary in one line. What came from peers is in it if that is more than what was posted
+    /// here: the peers are not of this job then (within one, both are the same).
     pub fn text(&self) -> String {
-        let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         format!(
-            "{}, {}, {:.1} MB through SRD in {} on {}, {} sent again, {}",
+            "{}, {}, {:.1} MB through SRD in {} on {}, {} sent again, {}{}",
             plural(self.senders as u64, "process").replace("processs", "processes"),
             plural(self.messages, "message"),
             self.bytes as f64 / 1e6,
             plural(self.packets, "packet"),
             plural(self.paths.into(), "path"),
             self.retransmitted,
+            if self.received > self.bytes { self.peers_text() } else { String::new() },
             if self.unsealed == 0 { "sealed" } else { "not sealed" }
         )
     }
+
+    /// What peers sent, wrote and read, each part followed by a comma.
+    fn peers_text(&self) -> String {
+        let came = self.received.saturating_sub(self.served);
+        let mut text = String::new();
+        if came > 0 {
+            let messages = plural(self.arrived, "message");
+            text += &format!("{messages} and {:.1} MB received, ", came as f64 / 1e6);
+        }
+        if self.served > 0 {
+            text += &format!("{:.1} MB read by peers, ", self.served as f64 / 1e6);
+        }
+        text
+    }
+}
+
+fn plural(n: u64, word: &str) -> String {
+    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -111,5 +143,26 @@ mod tests {
         let sealed = line.replace("\"peers\":1", "\"sealed\":true");
         sum.add(&serde_json::from_str(&sealed).unwrap());
         assert!(sum.text().ends_with("1 sent again, sealed"));
+    }
+
+    /// Servers of measurements send nothing, and are told what they received.
+    #[test]
+    fn what_peers_sent_is_told_where_it_is_more_than_what_was_posted() {
+        let line = r#"{"messages":0,"bytes":0,"received":8900000,"arrived":1000,"served":0,
+            "packets":1098,"paths":15,"sealed":true}"#;
+        let told = |line: &str| {
+            let mut sum = Sum::default();
+            sum.add(&serde_json::from_str(line).unwrap());
+            sum.text()
+        };
+        assert_eq!(
+            told(line),
+            "1 process, 0 messages, 0.0 MB through SRD in 1098 packets on 15 paths, 0 sent again, \
+             1000 messages and 8.9 MB received, sealed"
+        );
+        let served = told(&line.replace("\"served\":0", "\"served\":8900000"));
+        assert!(served.ends_with("0 sent again, 8.9 MB read by peers, sealed"), "{served}");
+        let within = told(&line.replace("\"bytes\":0", "\"bytes\":8900000"));
+        assert!(within.ends_with("0 sent again, sealed"), "{within}");
     }
 }
