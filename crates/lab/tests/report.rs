@@ -44,7 +44,8 @@ fn every_plot_of_a_page_holds_series_of_equal_length() {
     let drawn = page.matches("<div class=\"plot\"").count();
     assert_eq!(drawn, plots.len());
     for plot in &plots {
-        assert!(plot["layout"].is_object() && plot["config"].is_object());
+        assert!(plot["layout"].is_object());
+        assert_eq!(plot["config"]["toImageButtonOptions"]["format"], "svg");
         for trace in plot["data"].as_array().unwrap() {
             match trace["type"].as_str() {
                 Some("heatmap") => {

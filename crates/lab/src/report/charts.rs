@@ -8,7 +8,7 @@ use plotly::color::NamedColor;
 use plotly::common::{
     ColorScale, ColorScalePalette, DashType, Line, LineShape, Mode, Orientation, Title,
 };
-use plotly::configuration::DisplayModeBar;
+use plotly::configuration::{DisplayModeBar, ImageButtonFormats, ToImageButtonOptions};
 use plotly::layout::{Axis, AxisType, BarMode, HoverMode, Legend, Margin, RangeMode};
 use plotly::{Bar, Configuration, HeatMap, Layout, Plot, Scatter};
 use srd_fabric::DropReason;
@@ -63,8 +63,11 @@ pub fn layout(x: Axis, y: Axis) -> Layout {
 pub fn plot(layout: Layout) -> Plot {
     let mut plot = Plot::new();
     plot.set_layout(layout);
+    // For papers, which need lines that can be enlarged.
+    let image = ToImageButtonOptions::new().format(ImageButtonFormats::Svg);
     let config = Configuration::new().responsive(true).display_logo(false);
-    plot.set_configuration(config.display_mode_bar(DisplayModeBar::Hover));
+    let config = config.display_mode_bar(DisplayModeBar::Hover).to_image_button_options(image);
+    plot.set_configuration(config);
     plot
 }
 
