@@ -235,7 +235,11 @@ fn change(ip: IpAddr, least: u16, change: impl FnOnce(PathMask) -> PathMask) -> 
         0 => format!("all paths to {ip} are allowed"),
         n => format!("{n} paths to {ip} are denied: {}", text_of(&mask)),
     };
-    output::line(&format!("{what}; {} devices of this user are open and obey", devices.len()))
+    let who = match devices.len() {
+        1 => "the open device of this user obeys".to_owned(),
+        n => format!("{n} devices of this user are open and obey"),
+    };
+    output::line(&format!("{what}; {who}"))
 }
 
 /// Wakes devices at rest, so that they look at their orders: an empty datagram from their own host.

@@ -125,6 +125,8 @@ fn nothing_is_left_after_a_crash() {
     }
     let status = net.ok(&["status"]);
     assert!(!status.contains("a (process") && status.contains("b (process"), "{status}");
+    assert!(net.ok(&["status", "--name", "b"]).contains("b (process"));
+    assert!(net.fails(&["status", "--name", "a"]).contains("there is no fabric `a`"));
     net.ok(&["up", "--name", "a"]);
     let said = net.ok(&["down", "--all"]);
     assert!(said.contains("a is down") && said.contains("b is down"), "{said}");

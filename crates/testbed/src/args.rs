@@ -39,7 +39,11 @@ pub enum NetCommand {
         all: bool,
     },
     /// List the fabrics, with their hosts and addresses
-    Status,
+    Status {
+        /// Only this fabric [default: all]
+        #[arg(long)]
+        name: Option<String>,
+    },
     /// Run a command on a host, spine or leaf
     Exec {
         /// Which fabric

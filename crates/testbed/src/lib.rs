@@ -48,7 +48,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
     match &args.command {
         NetCommand::Up(up) => up_run(up),
         NetCommand::Down { name, all } => down_run(&name.name, *all),
-        NetCommand::Status => status_run(),
+        NetCommand::Status { name } => status_run(name.as_deref()),
         NetCommand::Exec { name, node, command } => exec_run(&name.name, node, command),
         NetCommand::Paths { name, from, to, port, count, dst_port, devices } => {
             let ports = (!devices).then_some((*port, *count));
@@ -142,8 +142,11 @@ fn down_run(name: &str, all: bool) -> Result {
     Ok(())
 }
 
-fn status_run() -> Result {
-    let list = hold::all()?;
+fn status_run(only: Option<&str>) -> Result {
+    let list = match only {
+        Some(name) => [(name.to_owned(), hold::get(name)?)].into(),
+        None => hold::all()?,
+    };
     if list.is_empty() {
         return say("no fabric is up (srd net up)");
     }
