@@ -3,7 +3,7 @@
 use crate::Result;
 use std::{
     io::{BufRead, BufReader, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -16,9 +16,20 @@ pub fn root() -> PathBuf {
     above.map_or_else(|| here.clone(), PathBuf::from)
 }
 
-/// Cargo's output folder.
+/// Cargo's output folder: the one that this program lies in, because the user's configuration may
+/// name another one than `target`.
 pub fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    if let Some(named) = std::env::var_os("CARGO_TARGET_DIR") {
+        return PathBuf::from(named);
+    }
+    let here = std::env::current_exe().ok();
+    here.as_deref().and_then(marked).unwrap_or_else(|| root().join("target"))
+}
+
+/// The folder above this program that Cargo has marked as one that backups leave out.
+fn marked(program: &Path) -> Option<PathBuf> {
+    let mut above = program.ancestors();
+    above.find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(PathBuf::from)
 }
 
 /// A command that runs in the repository's root.
@@ -77,4 +88,23 @@ pub fn watch(c: &mut Command, mut seen: impl FnMut(&str)) -> Result {
     }
     let status = child.wait().map_err(fail)?;
     if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shown(c))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_folder_is_where_cargo_puts_programs() {
+        let folder = std::env::temp_dir().join(format!("srd-marked-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("debug")).unwrap();
+        let program = folder.join("debug/xtask");
+        assert_ne!(marked(&program), Some(folder.clone()));
+        std::fs::write(folder.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(marked(&program), Some(folder.clone()));
+        std::fs::remove_dir_all(&folder).unwrap();
+        // And so for this program, wherever it was built.
+        let own = std::env::current_exe().unwrap();
+        assert!(own.starts_with(std::path::absolute(target_dir()).unwrap()), "{own:?}");
+    }
 }
