@@ -61,6 +61,19 @@ fn indented(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// The version, followed by time and name of the commit, so that apt takes a package of a later
+/// commit for an update: one of the same version it does not install. `~` sorts before the end.
+/// Without git the version alone.
+fn version() -> String {
+    let line = ["log", "-1", "--date=format-local:%Y%m%d%H%M%S", "--format=%cd.g%h"];
+    let commit = output(command("git", &line).env("TZ", "UTC")).unwrap_or_default();
+    of_commit(commit.trim())
+}
+
+fn of_commit(commit: &str) -> String {
+    if commit.is_empty() { VERSION.into() } else { format!("{VERSION}~{commit}") }
+}
+
 fn control(folder: &Path, architecture: &str) -> Result<String> {
     let (mut bytes, mut glibc) = (0, (2, 17));
     for path in tree::entries(folder)? {
@@ -74,7 +87,7 @@ fn control(folder: &Path, architecture: &str) -> Result<String> {
     }
     let (major, minor) = glibc;
     Ok(format!(
-        "Package: {NAME}\nVersion: {VERSION}\nArchitecture: {architecture}\n\
+        "Package: {NAME}\nVersion: {}\nArchitecture: {architecture}\n\
          Maintainer: The software SRD project\nInstalled-Size: {}\n\
          Depends: libc6 (>= {major}.{minor}), libgcc-s1\n\
          Suggests: openmpi-bin, libfabric-bin, perftest\nSection: net\nPriority: optional\n\
@@ -83,7 +96,29 @@ fn control(folder: &Path, architecture: &str) -> Result<String> {
          AWS's Scalable Reliable Datagram for any Ethernet/IP network: reliable datagrams and\n \
          RDMA over UDP, sprayed over many paths. Programs for EFA (MPI, libfabric, perftest) run\n \
          unmodified by `srd run`; the package replaces no file of rdma-core's.\n",
+        version(),
         bytes / 1024,
         env!("CARGO_PKG_REPOSITORY")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether dpkg takes `new` for an update of `old`.
+    fn is_update(new: &str, old: &str) -> bool {
+        let mut dpkg = command("dpkg", &["--compare-versions", new, "gt", old]);
+        dpkg.status().expect("dpkg runs").success()
+    }
+
+    #[test]
+    fn a_later_commit_is_an_update_and_the_release_is_one_of_all() {
+        let (old, new) = ("20261127090000.gffffff", "20261127090001.g000000");
+        assert_eq!(of_commit(""), VERSION);
+        if std::path::Path::new("/usr/bin/dpkg").exists() {
+            assert!(is_update(&of_commit(new), &of_commit(old)));
+            assert!(is_update(VERSION, &of_commit(new)));
+        }
+    }
 }
