@@ -6,6 +6,7 @@ use crate::Result;
 use std::{
     fmt::Write as _,
     fs,
+    io::ErrorKind,
     os::unix::fs::symlink,
     path::{Component, Path, PathBuf},
 };
@@ -20,19 +21,48 @@ const LIST: &str = "lib/srd/installed.txt";
 pub fn install(parts: &Parts, prefix: &Path) -> Result {
     let folder = stage("install")?;
     fill(parts, &folder, prefix)?;
-    if prefix.join(LIST).exists() {
-        uninstall(prefix)?;
+    put(&folder, prefix)
+}
+
+/// Requires that files can be made below `prefix`, or where it would be made: to be asked before
+/// everything is built.
+///
+/// # Errors
+/// They cannot.
+pub fn writable(prefix: &Path) -> Result {
+    for folder in ["bin", "lib/srd", "include", "share"] {
+        let folder = prefix.join(folder);
+        let Some(there) = folder.ancestors().find(|f| fs::symlink_metadata(f).is_ok()) else {
+            continue;
+        };
+        let probe = there.join(format!(".srd-install-{}", std::process::id()));
+        fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(|e| {
+            format!(
+                "cannot install into {}: {e}; run it as a user who may write there, or choose \
+                 another --prefix (--prefix ~/.local needs no root)",
+                there.display()
+            )
+        })?;
     }
-    let all = tree::entries(&folder)?;
-    for path in &all {
+    Ok(())
+}
+
+/// Installs the files in `folder` below `prefix`, in place of an installation that is there.
+fn put(folder: &Path, prefix: &Path) -> Result {
+    let all = tree::entries(folder)?;
+    let old = listed(prefix)?.unwrap_or_default();
+    for path in all.iter().filter(|path| !folder.join(path).is_dir() && !old.contains(path)) {
         let to = prefix.join(path);
-        if !folder.join(path).is_dir() && fs::symlink_metadata(&to).is_ok() {
+        if fs::symlink_metadata(&to).is_ok() {
             return Err(format!(
                 "{} exists, and no installation of software SRD put it there; nothing was \
                  installed. Remove it, or choose another --prefix",
                 to.display()
             ));
         }
+    }
+    if !old.is_empty() {
+        uninstall(prefix)?;
     }
     let mut list = String::new();
     // Folders last, so that only new ones are listed: look before anything is copied.
@@ -43,36 +73,49 @@ pub fn install(parts: &Parts, prefix: &Path) -> Result {
     let list_file = prefix.join(LIST);
     make_folder(&list_file)?;
     fs::write(&list_file, list).map_err(|e| format!("{}: {e}", list_file.display()))?;
+    tree::mode(&list_file, 0o644)?;
     new.iter().try_for_each(|path| place(&folder.join(path), &prefix.join(path)))
 }
 
-/// Removes what the list names; returns the number of files.
+/// The paths of an installation, relative to its prefix; `None`: there is none.
+fn listed(prefix: &Path) -> Result<Option<Vec<PathBuf>>> {
+    let file = prefix.join(LIST);
+    let list = match fs::read_to_string(&file) {
+        Ok(list) => list,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(format!("{}: {e}", file.display())),
+    };
+    for line in list.lines() {
+        if !Path::new(line).components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(format!("{}: `{line}` is no path below the prefix", file.display()));
+        }
+    }
+    Ok(Some(list.lines().map(PathBuf::from).collect()))
+}
+
+/// Removes what the list names; returns the number of files. After an error the list is still
+/// there, so that it can be tried again.
 ///
 /// # Errors
 /// There is no list, or a file cannot be removed.
 pub fn uninstall(prefix: &Path) -> Result<usize> {
     let file = prefix.join(LIST);
-    let list = fs::read_to_string(&file).map_err(|e| {
-        format!("{}: {e}; `./x install` did not install below this prefix", file.display())
+    let list = listed(prefix)?.ok_or_else(|| {
+        format!("there is no {}: `./x install` did not install below this prefix", file.display())
     })?;
-    fs::remove_file(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let mut removed = 0;
-    for line in list.lines() {
-        let path = Path::new(line);
-        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(format!("{}: `{line}` is no path below the prefix", file.display()));
+    let remove = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_dir() => {
+            fs::remove_file(path).map(|()| 1).map_err(|e| format!("{}: {e}", path.display()))
         }
-        let path = prefix.join(path);
-        match fs::symlink_metadata(&path) {
-            // Others may have put files there since.
-            Ok(found) if found.is_dir() => drop(fs::remove_dir(&path)),
-            Ok(_) => {
-                fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-                removed += 1;
-            }
-            Err(_) => {}
-        }
+        _ => Ok(0),
+    };
+    for path in &list {
+        removed += remove(&prefix.join(path))?;
     }
+    remove(&file)?;
+    // Others may have put files into the folders since: only empty ones are removed.
+    list.iter().for_each(|path| drop(fs::remove_dir(prefix.join(path))));
     Ok(removed)
 }
 
@@ -92,7 +135,7 @@ pub fn fill(parts: &Parts, folder: &Path, prefix: &Path) -> Result {
 fn place(from: &Path, to: &Path) -> Result {
     let fail = |e| format!("{}: {e}", to.display());
     if from.is_dir() {
-        return fs::create_dir_all(to).map_err(fail);
+        return tree::make_folders(to);
     }
     make_folder(to)?;
     match fs::read_link(from) {
@@ -102,6 +145,8 @@ fn place(from: &Path, to: &Path) -> Result {
 }
 
 fn make_folder(file: &Path) -> Result {
-    let folder = file.parent().unwrap_or(file);
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
+    tree::make_folders(file.parent().unwrap_or(file))
 }
+
+#[cfg(test)]
+mod tests;

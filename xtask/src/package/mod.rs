@@ -23,6 +23,7 @@ pub use check::run_all as check;
 /// `install --prefix DIR`.
 pub fn install_command(args: &mut Args) -> Result {
     let prefix = prefix(args)?;
+    install::writable(&prefix)?;
     install::install(&Parts::build()?, &prefix)?;
     println!("installed below {}; `./x uninstall --prefix` removes it", prefix.display());
     Ok(())
@@ -85,7 +86,7 @@ fn stage(name: &str) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(fail)?;
     }
-    fs::create_dir_all(&folder).map_err(fail)?;
+    tree::make_folders(&folder)?;
     Ok(folder)
 }
 

@@ -94,13 +94,16 @@ impl Tree {
         self.stripped(parts, library, &format!("lib/{soname}"), 0o644)?;
         self.link(&soname, "lib/libsrd_c.so")?;
         self.copy(&root().join("bindings/c/include/srd.h"), "include/srd.h", 0o644)?;
-        self.write("lib/pkgconfig/srd.pc", &filled(include_str!("files/srd.pc"), ""))
+        self.write(
+            "lib/pkgconfig/srd.pc",
+            &include_str!("files/srd.pc").replace("@VERSION@", VERSION),
+        )
     }
 
     /// The systemd unit of `srd serve`, for a tool in `prefix`.
     pub fn unit(&self, prefix: &Path) -> Result {
-        let prefix = prefix.display().to_string();
-        let text = filled(include_str!("files/srd-serve.service"), &prefix);
+        let program = quoted(&prefix.join("bin/srd").display().to_string());
+        let text = include_str!("files/srd-serve.service").replace("@PROGRAM@", &program);
         self.write("lib/systemd/system/srd-serve.service", &text)
     }
 
@@ -158,17 +161,31 @@ impl Tree {
     /// The place of a file, whose folder is made.
     fn place(&self, path: &str) -> Result<PathBuf> {
         let place = self.0.join(path);
-        let folder = place.parent().unwrap_or(&self.0);
-        fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        make_folders(place.parent().unwrap_or(&self.0))?;
         Ok(place)
     }
 }
 
-fn filled(text: &str, prefix: &str) -> String {
-    text.replace("@VERSION@", VERSION).replace("@PREFIX@", prefix)
+/// A path as systemd reads it in a command line: spaces separate words, `%` begins a specifier.
+fn quoted(path: &str) -> String {
+    let path = path.replace('%', "%%");
+    if path.contains([' ', '\t', '"', '\'', '\\']) {
+        return format!("\"{}\"", path.replace('\\', r"\\").replace('"', r#"\""#));
+    }
+    path
 }
 
-fn mode(path: &Path, bits: u32) -> Result {
+/// Makes a folder, and those above it, that all users can read: root's umask may forbid that, and
+/// `dpkg-deb` refuses such folders.
+pub fn make_folders(folder: &Path) -> Result {
+    let fail = |e| format!("{}: {e}", folder.display());
+    let new: Vec<&Path> = folder.ancestors().take_while(|f| !f.exists()).collect();
+    fs::create_dir_all(folder).map_err(fail)?;
+    new.into_iter().try_for_each(|folder| mode(folder, 0o755))
+}
+
+/// Sets the permissions of a file or a folder.
+pub fn mode(path: &Path, bits: u32) -> Result {
     fs::set_permissions(path, fs::Permissions::from_mode(bits))
         .map_err(|e| format!("{}: {e}", path.display()))
 }
@@ -190,4 +207,16 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
     walk(folder, folder, &mut out).map_err(|e| format!("{}: {e}", folder.display()))?;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn systemd_reads_a_path_as_one_word() {
+        assert_eq!(quoted("/usr/bin/srd"), "/usr/bin/srd");
+        assert_eq!(quoted("/opt/my srd/bin/srd"), "\"/opt/my srd/bin/srd\"");
+        assert_eq!(quoted(r#"/a"b\c%d"#), r#""/a\"b\\c%%d""#);
+    }
 }
