@@ -31,9 +31,12 @@ pub fn run_all() -> Result {
     tools::ensure(&["cc", "mpicc", "pkg-config", "python3-venv"])?;
     crates().map_err(|e| format!("crates: {e}"))?;
     let parts = Parts::build()?.with_python()?;
-    for (name, check) in
-        [("install --prefix", prefix as fn(&Parts) -> Result), ("wheel", by_pip), ("deb", by_dpkg)]
-    {
+    for (name, check) in [
+        ("install --prefix", prefix as fn(&Parts) -> Result),
+        ("wheel", by_pip),
+        ("deb", by_dpkg),
+        ("cargo install", by_cargo),
+    ] {
         let began = Instant::now();
         check(&parts).map_err(|e| format!("{name}: {e}"))?;
         println!("pass   {:>5.1} s  {name}", began.elapsed().as_secs_f64());
@@ -150,6 +153,25 @@ fn by_dpkg(parts: &Parts) -> Result {
     let left: Vec<_> =
         after.iter().filter(|p| !before.contains(p) && p.starts_with("usr")).collect();
     expect(left.is_empty(), &format!("dpkg --remove left {left:?}"))
+}
+
+/// Installs the tool with the libraries in it by `cargo install`, and runs a program on them. As a
+/// debug build, most of which the tests have built, and with the libraries that are built already.
+fn by_cargo(parts: &Parts) -> Result {
+    let folder = stage("check-cargo")?;
+    let mut line = cargo(&["install", "--quiet", "--debug", "--offline", "--locked"]);
+    line.args(["--path", "crates/cli", "--features", "libraries", "--root"]).arg(&folder);
+    run(line.env("SRD_BUILT_LIBRARIES", std::path::absolute(&parts.verbs).unwrap_or_default()))?;
+    let tool = text(&folder.join("bin/srd"));
+    let mut c = command(&tool, &["run", "--allow-fallback", "--", &tool, "env"]);
+    let said = all_of(c.env_clear().env("HOME", &folder).env("PATH", "/usr/bin:/bin"))?;
+    let place = text(&folder.join(".cache/srd/libraries-"));
+    let loaded = format!("export LD_LIBRARY_PATH='{place}");
+    expect(said.contains(&loaded) && !said.contains("cannot be preloaded"), &said)?;
+    fs::remove_dir_all(folder.join(".cache")).map_err(|e| e.to_string())?;
+    run(cargo(&["uninstall", "--quiet", "srd-cli", "--root"]).arg(&folder))?;
+    let left: Vec<_> = tree::entries(&folder)?.into_iter().filter(|path| is_of_srd(path)).collect();
+    expect(left.is_empty(), &format!("cargo uninstall left {left:?}"))
 }
 
 /// A server and a client of the tool that `srd` starts copy a file in a root, which has `tmp`.

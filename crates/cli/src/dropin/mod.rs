@@ -3,6 +3,7 @@
 //! libraries and libfabric use them and nothing else.
 
 mod cluster;
+mod contained;
 pub mod doctor;
 mod entropy;
 mod limits;
@@ -258,7 +259,8 @@ fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsStrin
         .map_err(|e| Failure::new(format!("{variable}: {e}")))
 }
 
-/// Finds the folder that contains the libraries.
+/// Finds the folder that contains the libraries: the one that is asked for, the libraries that the
+/// tool itself contains, or those beside it.
 ///
 /// # Errors
 /// There is none; the text says how to build the libraries.
@@ -273,6 +275,9 @@ pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
             Err(Failure::usage(format!("{} does not contain {missing}", dir.display())))
         };
     }
+    if let Some(dir) = contained::folder()? {
+        return absolute(&dir);
+    }
     let exe = env::current_exe()?;
     let here = exe.parent().unwrap_or(Path::new("/"));
     // Relative to an installed program (by pip, too), or to the output of `cargo xtask verbs`.
@@ -280,10 +285,11 @@ pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
     match places.iter().map(|p| here.join(p)).find(|dir| complete(dir)) {
         Some(dir) => absolute(&dir),
         None => Err(Failure::new(
-            "libibverbs.so.1 and libefa.so.1 of software SRD are not installed with this program \
-             (`cargo install` cannot build them). In a checkout, `./x install --prefix ~/.local` \
-             installs all; or build them with `cargo xtask verbs --out DIR`, and name the folder \
-             with --verbs-dir or SRD_VERBS_DIR",
+            "libibverbs.so.1 and libefa.so.1 of software SRD are not installed with this program. \
+             In a checkout, `cargo install --path crates/cli --features libraries` makes a program \
+             that contains them, and `./x install --prefix ~/.local` installs all; or build them \
+             with `cargo xtask verbs --out DIR`, and name the folder with --verbs-dir or \
+             SRD_VERBS_DIR",
         )),
     }
 }
