@@ -1,4 +1,4 @@
-//! What sealing costs: `cargo run --release -p srd-seal --example speed`.
+//! What sealing costs: `cargo run --release -p srd-seal --example seal_speed`.
 //!
 //! Bytes per CPU-second and time per packet of this crate's own calls, of one thread, by the
 //! kernel's clock of CPU time; the best of five runs of each. The packets are in the cache.
