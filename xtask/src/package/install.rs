@@ -70,6 +70,10 @@ fn put(folder: &Path, prefix: &Path) -> Result {
     for path in &new {
         let _ = writeln!(list, "{}", path.display());
     }
+    if !prefix.exists() {
+        // The prefix itself, whose path below the prefix is empty.
+        list.push('\n');
+    }
     let list_file = prefix.join(LIST);
     make_folder(&list_file)?;
     fs::write(&list_file, list).map_err(|e| format!("{}: {e}", list_file.display()))?;

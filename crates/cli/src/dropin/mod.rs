@@ -25,7 +25,7 @@ use std::{
     fs,
     hash::{BuildHasher, RandomState},
     io::Write,
-    os::unix::fs::DirBuilderExt,
+    os::unix::{ffi::OsStrExt, fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
 
@@ -109,7 +109,7 @@ impl LaunchArgs {
         let dir = libraries(self.verbs_dir.as_deref())?;
         let mut out: Variables = vec![
             ("LD_LIBRARY_PATH".into(), joined([dir.clone()], "LD_LIBRARY_PATH")?),
-            ("LD_PRELOAD".into(), joined(LIBRARIES.map(|l| dir.join(l)), "LD_PRELOAD")?),
+            ("LD_PRELOAD".into(), joined(preloaded(&dir), "LD_PRELOAD")?),
         ];
         for (name, value, _) in FIXED {
             let strict = !(name.starts_with("SRD_") || *name == "FI_PROVIDER");
@@ -250,6 +250,14 @@ impl Drop for HostFiles {
     }
 }
 
+/// The libraries as the loader preloads them: by path, so that a library path within the program
+/// changes nothing. It takes a space for the end of a path, and finds what has none by
+/// `LD_LIBRARY_PATH`.
+fn preloaded(dir: &Path) -> [PathBuf; 3] {
+    let spaced = dir.as_os_str().as_bytes().contains(&b' ');
+    LIBRARIES.map(|name| if spaced { name.into() } else { dir.join(name) })
+}
+
 /// These paths followed by the current value of the variable, separated by colons.
 fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsString> {
     let old = env::var_os(variable).unwrap_or_default();
@@ -332,6 +340,13 @@ mod tests {
             all.into_iter().find(|(name, _)| name == "FI_EFA_USE_DEVICE_RDMA").unwrap().1
         };
         assert_eq!((rdma(None), rdma(Some("0"))), ("1".into(), "0".into()));
+    }
+
+    #[test]
+    fn a_path_with_a_space_is_not_preloaded_in_two_halves() {
+        let [first, ..] = preloaded(Path::new("/opt/srd/lib/srd"));
+        assert_eq!(first, Path::new("/opt/srd/lib/srd/libibverbs.so.1"));
+        assert_eq!(preloaded(Path::new("/opt/my srd")), LIBRARIES.map(PathBuf::from));
     }
 
     #[test]

@@ -50,10 +50,14 @@ fn an_update_replaces_and_a_refused_one_changes_nothing() {
 }
 
 #[test]
-fn a_list_that_names_other_places_is_refused_whole() {
+fn a_prefix_is_removed_with_what_is_in_it_and_nothing_outside() {
     let room = Room::new("list");
     let prefix = room.0.join("prefix");
-    put(&room.with("files", &["bin/srd"]), &prefix).unwrap();
+    let files = room.with("files", &["bin/srd", "lib/srd/libefa.so.1"]);
+    put(&files, &prefix).unwrap();
+    uninstall(&prefix).unwrap();
+    assert!(!prefix.exists(), "a prefix that was made is removed");
+    put(&files, &prefix).unwrap();
     fs::write(prefix.join(LIST), "bin/srd\n../outside\n").unwrap();
     let refused = uninstall(&prefix).unwrap_err();
     assert!(refused.contains("`../outside` is no path below the prefix"), "{refused}");
