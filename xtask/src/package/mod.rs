@@ -26,6 +26,10 @@ pub fn install_command(args: &mut Args) -> Result {
     install::writable(&prefix)?;
     install::install(&Parts::build()?, &prefix)?;
     println!("installed below {}; `./x uninstall --prefix` removes it", prefix.display());
+    let (bin, path) = (prefix.join("bin"), std::env::var_os("PATH").unwrap_or_default());
+    if !std::env::split_paths(&path).any(|folder| folder == bin) {
+        println!("{} is not in PATH: shells find `srd` only when it is", bin.display());
+    }
     Ok(())
 }
 
