@@ -38,8 +38,9 @@ pub fn writable(prefix: &Path) -> Result {
         let probe = there.join(format!(".srd-install-{}", std::process::id()));
         fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(|e| {
             format!(
-                "cannot install into {}: {e}; run it as a user who may write there, or choose \
-                 another --prefix (--prefix ~/.local needs no root)",
+                "cannot install into {}: {e}; choose another --prefix (--prefix ~/.local needs no \
+                 root), run it as a user who may write there, or make a package (`./x deb`), which \
+                 `sudo apt install` installs",
                 there.display()
             )
         })?;
