@@ -61,8 +61,8 @@ pub fn test(args: &mut Args) -> Result {
 pub fn test_all(quick: bool) -> Result {
     let mut line = vec!["test", "--workspace", "--no-fail-fast"];
     if !quick {
-        // Reads captures in the tests of `srd wireshark`, which are skipped without it.
-        tools::ensure(&["tshark"])?;
+        // Read captures and make networks of namespaces in tests that are skipped without them.
+        tools::ensure(&["tshark", "ip"])?;
     }
     if quick {
         line.extend(["--lib", "--bins"]);
