@@ -64,7 +64,7 @@ impl Callers {
     /// clears their mark.
     pub(crate) fn stay(&self, now_ns: u64, idle: Duration) -> bool {
         let polled = Duration::from_nanos(self.polled_at.load(Ordering::Relaxed));
-        let stay = self.drive() && Duration::from_nanos(now_ns) < polled + idle;
+        let stay = self.drive() && Duration::from_nanos(now_ns) < polled.saturating_add(idle);
         if !stay {
             self.active.store(false, Ordering::SeqCst);
         }

@@ -1,7 +1,9 @@
 //! Completion channels: a file descriptor that becomes readable when an armed completion queue
 //! gets a completion.
 
-use crate::{Device, Error, eventfd::EventFd, eventfd::poll_readable, sync::lock};
+use crate::{
+    Device, Error, eventfd::EventFd, eventfd::poll_readable, sync::lock, thread::deadline,
+};
 use srd_core::CqId;
 use std::{
     collections::VecDeque,
@@ -107,7 +109,7 @@ impl CompletionChannel {
     /// # Errors
     /// In a child of `fork`, or when the device is shut down.
     pub fn get(&self, timeout: Option<Duration>) -> Result<Option<CqEvent>, Error> {
-        let deadline = timeout.map(|t| Instant::now() + t);
+        let deadline = timeout.and_then(deadline);
         loop {
             self.device.shared().check()?;
             if let Some(event) = self.core.pop() {

@@ -9,7 +9,7 @@ use crate::{
     queue::{CQS_MAX, CqCore},
     sync::lock,
     tasks::Tasks,
-    thread::HANDOVER,
+    thread::{HANDOVER, deadline},
 };
 use srd_core::CqId;
 use std::{
@@ -281,12 +281,13 @@ impl CompletionQueue {
     /// # Errors
     /// As [`CompletionQueue::poll`].
     pub fn wait(&self, timeout: Duration) -> Result<Option<WorkCompletion>, Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline(timeout);
         loop {
             if let Some(wc) = self.poll_one()? {
                 return Ok(Some(wc));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left =
+                deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(None);
             }

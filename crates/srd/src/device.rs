@@ -544,7 +544,7 @@ impl Device {
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         let shared = self.shared();
         shared.check()?;
-        let deadline = timeout.map(|t| Instant::now() + t);
+        let deadline = timeout.and_then(thread::deadline);
         let only = self.shard_count() == 1;
         let Some(mut nic) = shared.try_nic().filter(|_| only) else {
             // Another thread drives. Check again soon, since it may stop driving.

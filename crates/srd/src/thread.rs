@@ -26,6 +26,11 @@ const REST_SLACK_NS: u32 = 4_500_000;
 /// Largest factor by which the thread extends its rest while callers keep polling.
 const RESTS_LONGER_MAX: u32 = 7;
 
+/// When a time from now is over; `None`: no clock reaches that, so it is no limit.
+pub(crate) fn deadline(after: Duration) -> Option<Instant> {
+    Instant::now().checked_add(after)
+}
+
 /// When the thread drives the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
@@ -75,7 +80,7 @@ impl Drop for CloseOnExit<'_> {
 
 /// Drives the engine until the device stops.
 fn run(shared: &Shared, spin: Duration) {
-    let mut busy_until = Instant::now() + spin;
+    let mut busy_until = deadline(spin);
     while !shared.stop.is_ending() {
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
             // The lock is not fair: yield, so that waiting commands can take it.
@@ -85,11 +90,11 @@ fn run(shared: &Shared, spin: Duration) {
         let Ok(mut nic) = shared.nic_for_driver() else { return };
         if nic.turn(shared) != Turn::default() {
             if !spin.is_zero() {
-                busy_until = Instant::now() + spin;
+                busy_until = deadline(spin);
             }
             continue;
         }
-        if !spin.is_zero() && Instant::now() < busy_until {
+        if !spin.is_zero() && busy_until.is_none_or(|until| Instant::now() < until) {
             drop(nic);
             std::hint::spin_loop();
             continue;
@@ -105,7 +110,7 @@ fn run_when_idle(shared: &Shared, idle: Duration) {
         if shared.driving.callers.drive() {
             let _ = srd_datapath::timer_slack_ns_set(REST_SLACK_NS);
             // Each check takes the CPU from a caller that spins on it.
-            shared.driving.callers.thread_rest(idle * (1 + rests));
+            shared.driving.callers.thread_rest(idle.saturating_mul(1 + rests));
             let _ = srd_datapath::timer_slack_ns_set(TIMER_SLACK_NS);
             if shared.driving.callers.stay(Nic::now().0, idle) {
                 rests = (rests + 1).min(RESTS_LONGER_MAX);

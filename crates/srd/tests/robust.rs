@@ -2,8 +2,8 @@
 
 use crate::common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{
-    AsyncEvent, CompletionOp, Device, DeviceConfig, Error, PostError, Progress, QpInit, QpModify,
-    QpState, RecvWr, SendWr, Status,
+    AsyncEvent, CompletionOp, CqInit, Device, DeviceConfig, Error, PostError, Progress, QpInit,
+    QpModify, QpState, RecvWr, SendWr, Status,
     datapath::{
         Counters, Datapath, ReleasesParts, RxDatagram, RxReport, TxPacket, TxPushError, TxReport,
         Waker, fault::Rates,
@@ -125,6 +125,40 @@ fn noise_from_strangers_is_counted_and_harmless() {
     let dropped: u64 = counters.engine.drops.iter().sum();
     assert!(malformed > 0, "{counters:?}");
     assert!(malformed + dropped >= 20, "each is counted: {counters:?}");
+}
+
+/// `Duration::MAX` is what programs write for "for ever".
+#[test]
+fn a_time_that_no_clock_reaches_is_no_limit() {
+    let max = Duration::MAX;
+    for progress in
+        [Progress::Caller, Progress::Thread { spin: max }, Progress::Shared { idle: max }]
+    {
+        let (a, b) = loopback_pair(1000, progress);
+        let (a, b) = (Node::new(a), Node::new(b));
+        let ah = a.ah_to(&b);
+        b.qp.post_recv(&RecvWr::recv(1)).unwrap();
+        a.qp.post_send(&SendWr::send(2, &ah, b.qp.qpn(), QKEY)).unwrap();
+        if progress == Progress::Caller {
+            a.device.wait(Some(max)).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let sent = scope.spawn(|| a.cq.wait(max).unwrap().expect("no limit").ok().unwrap());
+            assert_eq!(b.cq.wait(max).unwrap().expect("no limit").ok().unwrap().wr_id, 1);
+            while !sent.is_finished() {
+                b.device.progress().unwrap();
+            }
+        });
+        let channel = b.device.channel_create().unwrap();
+        let init = CqInit { depth: 4, channel: Some(&channel), context: 7 };
+        let cq = b.device.cq_create_ex(&init).unwrap();
+        let qp = b.pd.qp_create(&QpInit::srd(&cq, &cq)).unwrap();
+        qp.activate(QKEY).unwrap();
+        qp.post_recv(&RecvWr::recv(3)).unwrap();
+        cq.req_notify().unwrap();
+        qp.modify(QpModify { state: Some(QpState::Err), ..QpModify::default() }).unwrap();
+        assert_eq!(channel.get(Some(max)).unwrap().expect("no limit").context, 7);
+    }
 }
 
 #[test]
