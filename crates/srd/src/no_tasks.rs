@@ -2,7 +2,7 @@
 
 /// The tasks that wait for one thing: none.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks;
+pub(crate) struct Tasks(());
 
 impl Tasks {
     #[inline]

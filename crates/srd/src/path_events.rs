@@ -167,6 +167,7 @@ impl Observer for PathTap {
 /// caller's own turns.
 pub struct PathEvents {
     queue: Arc<Queue>,
+    #[cfg_attr(not(feature = "async"), expect(dead_code, reason = "keeps the device open"))]
     device: Device,
 }
 
