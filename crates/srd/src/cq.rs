@@ -183,6 +183,9 @@ impl CompletionQueue {
     /// executor, which then never sleeps, and the device does nothing, not even acknowledge, while
     /// no task waits.
     ///
+    /// A task is woken by the thread that drives, after it has given up the device's lock: a waker
+    /// may poll, post, and create and destroy objects of the device, or the device itself.
+    ///
     /// ```
     /// use srd::{CompletionQueue, WorkCompletion};
     ///

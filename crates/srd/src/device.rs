@@ -18,6 +18,7 @@ use crate::{
     rest::Rest,
     shards::{self, Common, Stop},
     sync::lock,
+    tasks::owed,
     thread,
 };
 use srd_core::{ContextStats, path::PathStats};
@@ -177,6 +178,7 @@ impl Shared {
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
             || self.control_waiting.load(Ordering::SeqCst) > 0
             || self.stop.is_ending()
+            || owed()
     }
 
     /// Sleeps in the datapath, up to `limit`, until something can be done.
@@ -268,7 +270,13 @@ impl Owner {
             return;
         }
         self.shards.iter().for_each(|shard| shard.driving.callers.rest());
+        let own = std::thread::current().id();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
+            if thread.thread().id() == own {
+                // The last handle went with a task that the device's thread has woken: the thread
+                // ends by itself.
+                continue;
+            }
             // A panic of the thread has printed its message; the device is closed either way.
             let _ = thread.join();
         }

@@ -8,6 +8,7 @@ use crate::{
     nic::{Nic, Tables},
     posts::{completion_op, ended},
     queue::CqEntry,
+    tasks::Debts,
 };
 use srd_core::{CqId, QpState, Status};
 use std::{
@@ -58,13 +59,15 @@ pub(crate) struct NicGuard<'a> {
     /// Whether the thread was already unwinding when it took the lock: that panic is not the
     /// device's.
     unwinding: bool,
+    /// Dropped after the lock: tasks are woken without it.
+    _debts: Debts,
 }
 
 impl<'a> NicGuard<'a> {
     #[inline]
     pub(crate) fn new(nic: MutexGuard<'a, Nic>, shared: &'a Shared) -> Self {
         shared.holder.set(Holder::me());
-        Self { nic, shared, unwinding: thread::panicking() }
+        Self { nic, shared, unwinding: thread::panicking(), _debts: Debts::new() }
     }
 }
 

@@ -7,8 +7,14 @@
 //! the small locks of queues and tables. No thread holds the locks of two shards.
 
 use crate::{
-    Device, DeviceAttr, Error, PortAttr, QpInit, device::Shared, events::EventQueue,
-    failed::Holder, nic::Nic, regions::RegionViews, sync::lock, tasks::Tasks,
+    Device, DeviceAttr, Error, PortAttr, QpInit,
+    device::Shared,
+    events::EventQueue,
+    failed::Holder,
+    nic::Nic,
+    regions::RegionViews,
+    sync::lock,
+    tasks::{Debts, Tasks},
 };
 use srd_core::path::PathStats;
 use std::sync::{
@@ -138,6 +144,8 @@ struct InOrder<'a> {
     common: &'a Common,
     /// `None`: there is one shard.
     _locked: Option<MutexGuard<'a, ()>>,
+    /// Dropped after the lock: tasks are woken without it.
+    _debts: Debts,
 }
 
 impl Drop for InOrder<'_> {
@@ -205,14 +213,14 @@ impl Device {
             return Err(Error::Forked);
         }
         if self.shard_count() == 1 {
-            return Ok(InOrder { common, _locked: None });
+            return Ok(InOrder { common, _locked: None, _debts: Debts::new() });
         }
         if common.holder.is_me() {
             return Err(Error::Closed);
         }
         let locked = lock(&common.commands);
         common.holder.set(Holder::me());
-        Ok(InOrder { common, _locked: Some(locked) })
+        Ok(InOrder { common, _locked: Some(locked), _debts: Debts::new() })
     }
 
     /// Creates an object in every shard under one number. The first shard chooses it; `make` gets

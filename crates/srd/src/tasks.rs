@@ -4,7 +4,7 @@
 //! what it waits for, and the turn wakes all tasks of the list. A future takes an item only in the
 //! poll that returns it, so that one that is dropped early loses nothing (it is *cancel-safe*).
 
-pub(crate) use crate::wakers::Tasks;
+pub(crate) use crate::wakers::{Debts, Tasks, owed, pay};
 use crate::{
     Device, Error,
     device::Shared,

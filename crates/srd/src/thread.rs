@@ -4,6 +4,7 @@ use crate::{
     DeviceError, Progress,
     device::Shared,
     nic::{Nic, Turn},
+    tasks::owed,
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -122,6 +123,7 @@ fn run_when_idle(shared: &Shared, idle: Duration) {
         while !shared.driving.callers.drive()
             && shared.control_waiting.load(Ordering::SeqCst) == 0
             && !shared.stop.is_ending()
+            && !owed()
         {
             if nic.turn(shared) == Turn::default() {
                 shared.sleep(&mut nic, None);

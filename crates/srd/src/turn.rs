@@ -9,6 +9,7 @@ use crate::{
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
     sealing::{self, Unread},
+    tasks::pay,
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
 use srd_datapath::{RxBacklog, RxDatagram, RxReport, TooLong};
@@ -276,6 +277,8 @@ impl Nic {
     ) {
         loop {
             let busy = self.turn(shared) != Turn::default();
+            // The lock stays locked for long, and of a device that closes nothing is lost.
+            pay();
             let now = Self::now();
             if done(self, now) && !busy || now >= deadline {
                 return;

@@ -2,7 +2,9 @@
 //! its steps.
 //!
 //! Wakers are an executor's code: it may drop a task that waits in the same list, come back at
-//! once, or panic. So none is called, cloned or dropped while the list is locked.
+//! once, or panic. So none is called, cloned or dropped while the list is locked. Nor while the
+//! thread holds a device's lock: a waker may poll the task, and a task may own queue pairs, which
+//! could not be destroyed then (see [`Debts`]).
 
 use super::sync::{
     Mutex,
@@ -11,6 +13,7 @@ use super::sync::{
 };
 use arrayvec::ArrayVec;
 use std::{
+    cell::{Cell, RefCell},
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     task::{Poll, Waker},
@@ -31,7 +34,7 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Wakes all tasks. What they wait for must be visible before. Wakers run in the caller's
-    /// thread, which may be in a turn, but with no lock of this list.
+    /// thread with no lock of this list, and if the thread holds a device's lock, after that.
     #[inline]
     pub(crate) fn wake(&self) {
         // Either this thread sees the new task, or the task sees what is new.
@@ -56,13 +59,84 @@ impl Tasks {
             if some.is_empty() {
                 return;
             }
-            some.into_iter().for_each(wake_one);
+            some.into_iter().for_each(|waker| {
+                if let Some(waker) = owe(waker) {
+                    wake_one(waker);
+                }
+            });
         }
     }
 
     fn count_set(&self, list: &[(u64, Waker)]) {
         self.count.store(list.len() as u32, Ordering::Relaxed);
     }
+}
+
+thread_local! {
+    /// Locks of devices that this thread holds.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+    /// Whether this thread calls what it owes: a waker that comes due meanwhile is called by the
+    /// same loop, so that tasks that are polled in `wake` do not pile up on the stack.
+    static PAYING: Cell<bool> = const { Cell::new(false) };
+    /// Wakers to be called when it holds none any more.
+    static OWED: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps the waker for later if the thread holds a device's lock, else gives it back.
+fn owe(waker: Waker) -> Option<Waker> {
+    if HELD.get() == 0 {
+        return Some(waker);
+    }
+    let mut kept = Some(waker);
+    // At the end of a thread there is no later.
+    let _ = OWED.try_with(|owed| owed.borrow_mut().extend(kept.take()));
+    kept
+}
+
+/// Held with a device's lock and dropped after it: the last one that a thread drops calls the
+/// wakers that came due meanwhile.
+#[derive(Debug)]
+pub(crate) struct Debts(());
+
+impl Debts {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        HELD.set(HELD.get() + 1);
+        Self(())
+    }
+}
+
+impl Drop for Debts {
+    #[inline]
+    fn drop(&mut self) {
+        let held = HELD.get() - 1;
+        HELD.set(held);
+        if held == 0 && owed() {
+            pay();
+        }
+    }
+}
+
+/// Whether wakers wait until this thread has given up its locks: it must not sleep before.
+#[inline]
+pub(crate) fn owed() -> bool {
+    !PAYING.get() && OWED.try_with(|owed| !owed.borrow().is_empty()).unwrap_or(false)
+}
+
+/// Calls the wakers that came due, also while a lock is held.
+#[cold]
+pub(crate) fn pay() {
+    if PAYING.replace(true) {
+        return;
+    }
+    loop {
+        let some = OWED.try_with(|owed| mem::take(&mut *owed.borrow_mut())).unwrap_or_default();
+        if some.is_empty() {
+            break;
+        }
+        some.into_iter().for_each(wake_one);
+    }
+    PAYING.set(false);
 }
 
 /// Wakes a task. A waker that panics leaves neither the other tasks asleep nor the turn undone,
@@ -236,6 +310,40 @@ mod tests {
         place.take(&last());
         drop(place);
         assert_eq!(drops.load(Ordering::SeqCst), 3, "left");
+    }
+
+    #[test]
+    fn who_holds_a_lock_wakes_tasks_after_it() {
+        let tasks = Tasks::default();
+        let count = Arc::new(Count::default());
+        let mut place = Place::new(&tasks);
+        let (outer, inner) = (Debts::new(), Debts::new());
+        place.take(&Waker::from(Arc::clone(&count)));
+        tasks.wake();
+        drop(inner);
+        assert!(count.0.load(Ordering::SeqCst) == 0 && owed(), "a lock is still held");
+        drop(outer);
+        assert!(count.0.load(Ordering::SeqCst) == 1 && !owed());
+        let again = Arc::new(Deep(AtomicUsize::new(0), AtomicUsize::new(0)));
+        let lock = Debts::new();
+        assert!(owe(Waker::from(Arc::clone(&again))).is_none());
+        drop(lock);
+        assert_eq!(again.0.load(Ordering::SeqCst), 100);
+    }
+
+    /// A waker that is due again whenever it is called, 100 times, and never within itself.
+    struct Deep(AtomicUsize, AtomicUsize);
+
+    impl Wake for Deep {
+        fn wake(self: Arc<Self>) {
+            assert_eq!(self.1.fetch_add(1, Ordering::SeqCst), 0);
+            let lock = Debts::new();
+            if self.0.fetch_add(1, Ordering::SeqCst) < 99 {
+                assert!(owe(Waker::from(Arc::clone(&self))).is_none());
+            }
+            drop(lock);
+            self.1.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// A waker that panics, with something that panics again when it is dropped.

@@ -9,11 +9,14 @@ use srd_share::{PathControl, PathMask};
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr},
-    pin::pin,
-    sync::Arc,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -221,6 +224,69 @@ fn a_waker_that_panics_does_no_harm_to_the_device() {
         assert_eq!(block_on(a.cq.next()).unwrap().ok().unwrap().wr_id, n);
     }
     assert_eq!(a.device.event_get(), None);
+}
+
+/// An executor that polls its task in `wake`, in whichever thread that is, and drops it there.
+struct InWake {
+    task: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    again: AtomicBool,
+}
+
+impl InWake {
+    fn start(task: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
+        let task = Mutex::new(Some(Box::pin(task) as _));
+        let this = Arc::new(Self { task, again: AtomicBool::new(false) });
+        Waker::from(Arc::clone(&this)).wake();
+        this
+    }
+
+    fn is_done(&self) -> bool {
+        self.task.try_lock().is_ok_and(|task| task.is_none())
+    }
+}
+
+impl Wake for InWake {
+    fn wake(self: Arc<Self>) {
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst)
+            && let Ok(mut place) = self.task.try_lock()
+            && self.again.swap(false, Ordering::SeqCst)
+            && let Some(task) = place.as_mut()
+        {
+            let waker = Waker::from(Arc::clone(&self));
+            if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                *place = None;
+            }
+        }
+    }
+}
+
+/// Wakers run without the device's lock: a task that is polled there may use its device, and its
+/// objects, which it destroys with the last handle of the device, are gone afterwards.
+#[test]
+fn tasks_that_are_polled_in_wake_may_do_anything() {
+    for progress in [THREAD, Progress::Shared { idle: Duration::from_micros(100) }] {
+        let (a, b) = loopback_pair(1000, progress);
+        let (a, b) = (Node::new(a), Node::new(b));
+        let [at_a, at_b] = [&a, &b].map(|node| (node.device.ip(), node.qp.qpn()));
+        let task = |node: Node, other, begins| async move {
+            let memory = node.memory(8);
+            node.qp.post_recv(&RecvWr::recv(0).sges(&[memory.sge(0, 8)])).unwrap();
+            rally(&node, other, begins, 300).await;
+            node.device.counters().unwrap();
+            node.qp.modify(QpModify { state: Some(QpState::Err), ..QpModify::default() }).unwrap();
+            let Node { device, pd, cq, qp } = node;
+            drop((pd, cq, qp, memory));
+            assert!(!device.in_use(), "something was not destroyed");
+        };
+        let second = InWake::start(task(b, at_a, false));
+        let first = InWake::start(task(a, at_b, true));
+        let end = Instant::now() + PATIENCE;
+        while !(first.is_done() && second.is_done()) {
+            assert!(Instant::now() < end, "a task failed or was not woken");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 #[test]
