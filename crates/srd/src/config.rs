@@ -106,7 +106,7 @@ pub type UdpTune = Box<dyn FnOnce(&mut UdpConfig) + Send>;
 pub type EngineTune = Box<dyn FnOnce(&mut EngineConfig) + Send>;
 
 /// Receives every asynchronous event within the engine's turn: it must not call the device, and
-/// must return quickly.
+/// must return quickly. A panic in it is caught and logged.
 pub type EventWatch = Box<dyn Fn(&crate::AsyncEvent) + Send + Sync>;
 
 /// Configuration of a [`Device`](crate::Device). Start from [`DeviceConfig::loopback`],

@@ -4,9 +4,10 @@ use crate::{config::EventWatch, eventfd::EventFd, logging, sync::lock, tasks::Ta
 use srd_core::{CloseCode, Endpoint, Qpn};
 use std::{
     collections::VecDeque,
-    io,
+    io, mem,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -153,8 +154,13 @@ impl EventQueue {
 
     pub(crate) fn push(&self, event: AsyncEvent) {
         logging::event(&event);
-        if let Some(watch) = &self.watch {
-            watch(&event);
+        if let Some(watch) = &self.watch
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| watch(&event)))
+        {
+            // In a turn, a panic would make the whole device fail.
+            log::error!("the program's function that watches events panicked at {event:?}");
+            // What it panicked with may panic when it is dropped.
+            mem::forget(panic);
         }
         let own = matches!(
             event,

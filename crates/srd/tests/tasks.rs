@@ -290,6 +290,23 @@ fn tasks_that_are_polled_in_wake_may_do_anything() {
 }
 
 #[test]
+fn a_function_that_watches_events_may_panic() {
+    let mut config = DeviceConfig::loopback();
+    config.watch = Some(Box::new(|_| std::panic::resume_unwind(Box::new("a watch's panic"))));
+    let (a, b) = (
+        Node::new(Device::open(config).unwrap()),
+        Node::new(Device::open(DeviceConfig::loopback()).unwrap()),
+    );
+    a.qp.modify(QpModify { state: Some(QpState::Sqd), ..QpModify::default() }).unwrap();
+    assert_eq!(block_on(a.device.event_next()).unwrap(), AsyncEvent::SqDrained(a.qp.qpn()));
+    b.qp.post_recv(&RecvWr::recv(1)).unwrap();
+    a.qp.modify(QpModify { state: Some(QpState::Rts), ..QpModify::default() }).unwrap();
+    let ah = a.ah_to(&b);
+    a.qp.post_send(&SendWr::send(2, &ah, b.qp.qpn(), QKEY)).unwrap();
+    assert_eq!(block_on(a.cq.next()).unwrap().ok().unwrap().wr_id, 2);
+}
+
+#[test]
 fn a_failed_device_ends_requests_and_reports_it_to_tasks() {
     let (a, b) = loopback_pair(1000, THREAD);
     let (a, b) = (Node::new(a), Node::new(b));
