@@ -25,7 +25,7 @@ use std::{
     ptr,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -43,8 +43,9 @@ pub(crate) struct Cq {
     pub base: ibv_cq_ex,
     pub efadv: efadv_cq,
     pub cq: CompletionQueue,
-    /// Guards `taken`; held from `start_poll` to `end_poll`.
-    lock: UnsafeCell<libc::pthread_mutex_t>,
+    /// Guards `taken`; held from `start_poll` to `end_poll`. A program may arm the queue, or
+    /// destroy a queue pair, in the middle of a poll.
+    lock: CallLock,
     taken: UnsafeCell<Taken>,
     channel: *mut ibv_comp_channel,
     /// The parent domain it was created in, or null.
@@ -109,22 +110,26 @@ impl Cq {
         unsafe { &*cq.cast::<Self>() }
     }
 
-    /// Takes the lock and returns what it protects.
+    /// Takes the lock; `None` if this thread holds it already, in the middle of a poll.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    pub(crate) fn locked(&self) -> &mut Taken {
-        // SAFETY: the mutex was initialised and is never moved; it guards `taken`, and everybody
-        // unlocks only after the last use of the reference.
-        unsafe {
-            libc::pthread_mutex_lock(self.lock.get());
-            &mut *self.taken.get()
-        }
+    pub(crate) fn locked(&self) -> Option<Locked<'_>> {
+        self.lock.lock().then(|| Locked(self))
+    }
+
+    /// Does something with what the lock protects, also in the middle of a poll of this thread.
+    fn with_taken<R>(&self, f: impl FnOnce(&mut Taken) -> R) -> R {
+        let locked = self.locked();
+        // SAFETY: this thread holds the lock, by this call or since `start_poll`, and no other
+        // reference is used meanwhile.
+        let result = f(unsafe { self.held() });
+        drop(locked);
+        result
     }
 
     /// What the lock protects, while this thread holds it.
     ///
     /// # Safety
-    /// This thread is between [`Cq::locked`] and [`Cq::unlock`].
+    /// This thread holds the lock.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
     pub(crate) unsafe fn held(&self) -> &mut Taken {
@@ -132,24 +137,20 @@ impl Cq {
         unsafe { &mut *self.taken.get() }
     }
 
+    /// Ends a poll; without effect if there is none.
     #[inline]
     pub(crate) fn unlock(&self) {
-        // SAFETY: this thread holds it.
-        unsafe { libc::pthread_mutex_unlock(self.lock.get()) };
+        self.lock.unlock();
     }
 
     /// Completions taken from the device that the program has not polled.
     pub(crate) fn unread(&self) -> usize {
-        let taken = self.locked();
-        let unread = taken.len - taken.next;
-        self.unlock();
-        unread
+        self.with_taken(|taken| taken.len - taken.next)
     }
 
     /// Drops the completions of a queue pair that is being destroyed.
     pub(crate) fn forget(&self, qpn: Qpn) {
-        self.locked().forget(qpn);
-        self.unlock();
+        self.with_taken(|taken| taken.forget(qpn));
     }
 
     /// Counts an event of this queue that the program received.
@@ -163,10 +164,19 @@ impl Cq {
     }
 }
 
-/// Unlocks a queue when dropped.
-pub(crate) struct Unlock<'a>(pub &'a Cq);
+/// A queue's lock, held.
+pub(crate) struct Locked<'a>(&'a Cq);
 
-impl Drop for Unlock<'_> {
+impl Locked<'_> {
+    /// What the lock protects.
+    #[inline]
+    pub(crate) fn taken(&mut self) -> &mut Taken {
+        // SAFETY: this thread holds the lock.
+        unsafe { self.0.held() }
+    }
+}
+
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.0.unlock();
     }
@@ -224,7 +234,7 @@ pub(crate) unsafe fn create(
         }),
         efadv: cq_ex::EFADV,
         cq: made,
-        lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+        lock: CallLock::new(),
         taken: UnsafeCell::default(),
         channel,
         domain,
@@ -301,18 +311,17 @@ pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq) };
-    let taken = this.locked();
-    // Unlocks also if this panics.
-    let unlock = Unlock(this);
+    // In the middle of a poll of this thread, EFA's library would wait for ever.
+    let Some(mut locked) = this.locked() else { return errno::minus_one(libc::EDEADLK) };
     let mut n = 0;
     while n < max
-        && let Some(completion) = taken.take(&this.cq, &this.opened.polled, n > 0)
+        && let Some(completion) = locked.taken().take(&this.cq, &this.opened.polled, n > 0)
     {
         // SAFETY: the caller has room for `max`.
         unsafe { wc.add(n as usize).write(plain(&completion, &this.opened)) };
         n += 1;
     }
-    drop(unlock);
+    drop(locked);
     if n == 0 && max > 0 && this.opened.device.has_failed() {
         return errno::minus_one(libc::EIO);
     }
@@ -380,6 +389,57 @@ pub(crate) fn wc_flags(c: &WorkCompletion) -> u32 {
     (imm | if c.grh { IBV_WC_GRH } else { 0 }) as u32
 }
 
+/// A lock between calls. Unlike the C library's, it refuses a thread that holds it already instead
+/// of making it wait for ever; and unlike those that check errors, any thread may unlock it, since
+/// runtimes move a function from thread to thread between two calls.
+#[derive(Debug)]
+pub(crate) struct CallLock {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    /// [`me`] of the thread that holds it, or 0.
+    owner: AtomicUsize,
+}
+
+// SAFETY: all threads may use a mutex.
+unsafe impl Send for CallLock {}
+// SAFETY: as above.
+unsafe impl Sync for CallLock {}
+
+impl CallLock {
+    pub(crate) const fn new() -> Self {
+        let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
+        Self { mutex, owner: AtomicUsize::new(0) }
+    }
+
+    /// Takes it; false if this thread holds it already. It must not be moved any more.
+    #[inline]
+    pub(crate) fn lock(&self) -> bool {
+        // Only this thread stores its own number, so it sees the newest value if it is that.
+        if self.owner.load(Ordering::Relaxed) == me() {
+            return false;
+        }
+        // SAFETY: the mutex was initialised.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+        self.owner.store(me(), Ordering::Relaxed);
+        true
+    }
+
+    /// Gives it back; without effect if nobody holds it.
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        if self.owner.swap(0, Ordering::Relaxed) != 0 {
+            // SAFETY: somebody holds it, and only the first of those who give it back comes here.
+            unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+        }
+    }
+}
+
+/// A number that no other thread of now has, and not 0.
+#[inline]
+fn me() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,5 +465,25 @@ mod tests {
             (10, 15)
         );
         assert_eq!(vendor_err(Status::RemoteFeatureMismatch), 18);
+    }
+
+    #[test]
+    fn it_refuses_its_owner_and_anybody_may_give_it_back() {
+        let lock = CallLock::new();
+        lock.unlock();
+        assert!(lock.lock() && !lock.lock());
+        std::thread::scope(|scope| {
+            scope.spawn(|| lock.unlock());
+        });
+        lock.unlock();
+        assert!(lock.lock(), "free again, and given back once");
+        let waits = std::thread::scope(|scope| {
+            let other = scope.spawn(|| lock.lock());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let waits = !other.is_finished();
+            lock.unlock();
+            waits && other.join().unwrap()
+        });
+        assert!(waits, "another thread waits, and has it then");
     }
 }

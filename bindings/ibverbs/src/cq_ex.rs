@@ -5,7 +5,7 @@ use crate::{
         efadv_cq, efadv_cq_init_attr, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_gid,
         ibv_poll_cq_attr,
     },
-    cq::{self, Cq, Unlock},
+    cq::{self, Cq},
     errno,
     num::{
         EFADV_WC_EX_WITH_IS_UNSOLICITED, EFADV_WC_EX_WITH_SGID, IBV_CQ_INIT_ATTR_MASK_FLAGS,
@@ -138,16 +138,15 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     }
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq.cast()) };
-    let taken = this.locked();
-    // Unlocks if there is no completion, or if this panics.
-    let unlock = Unlock(this);
-    match taken.take(&this.cq, &this.opened.polled, false) {
+    // It is unlocked if there is no completion, or if this panics.
+    let Some(mut locked) = this.locked() else { return libc::EDEADLK };
+    match locked.taken().take(&this.cq, &this.opened.polled, false) {
         Some(completion) => {
-            taken.current = completion;
+            locked.taken().current = completion;
             // SAFETY: the lock is held.
             unsafe { show(cq, &completion) };
             // The lock is held until `end_poll`.
-            std::mem::forget(unlock);
+            std::mem::forget(locked);
             0
         }
         None if this.opened.device.has_failed() => libc::EIO,

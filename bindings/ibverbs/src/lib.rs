@@ -11,6 +11,8 @@
 #![allow(non_camel_case_types, reason = "names of the C interface")]
 
 pub mod abi;
+#[cfg(test)]
+mod calls_tests;
 mod channel;
 pub mod comp_cntr;
 mod context;
