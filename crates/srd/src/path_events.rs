@@ -9,6 +9,7 @@ use crate::{
     eventfd::{EventFd, poll_readable},
     sync::lock,
     tasks::Tasks,
+    thread::deadline,
 };
 use arrayvec::ArrayVec;
 use srd_core::{
@@ -25,7 +26,7 @@ use std::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Most changes kept for a subscription; with more, the oldest are dropped and counted.
@@ -186,13 +187,27 @@ impl PathEvents {
         event
     }
 
-    /// Waits up to `timeout` for the next change.
+    /// Waits up to `timeout` for the next change, also after a signal, and if another thread takes
+    /// the change that it was woken for.
     ///
     /// # Errors
     /// The kernel refuses to wait.
     pub fn wait(&self, timeout: Duration) -> std::io::Result<Option<PathEvent>> {
-        let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        Ok(if poll_readable(self.queue.fd.as_raw_fd(), ms)? { self.get() } else { None })
+        let end = deadline(timeout);
+        loop {
+            let left =
+                end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            // Rounded up, so that less than a millisecond is not spent in polls that do not wait.
+            let ms = i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
+            if poll_readable(self.queue.fd.as_raw_fd(), ms)?
+                && let Some(event) = self.get()
+            {
+                return Ok(Some(event));
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
+        }
     }
 
     /// The next change, as a future; see [`CompletionQueue::next`](crate::CompletionQueue::next).
@@ -279,6 +294,26 @@ mod tests {
         assert!(crate::wakers::wait(&mut places, &waker, || None::<()>).is_pending());
         PathTap(Arc::clone(&feed)).event(Time(0), told(1));
         assert_eq!(rx.try_recv(), Ok(true), "the list of subscriptions is not locked");
+    }
+
+    #[test]
+    fn who_is_woken_for_nothing_waits_on() {
+        let device = Device::open(crate::DeviceConfig::loopback()).unwrap();
+        let events = device.path_events().unwrap();
+        let (ip, limit) = (device.ip(), Duration::from_millis(400));
+        let waits = || {
+            let begin = Instant::now();
+            (events.wait(limit).unwrap().is_some(), begin.elapsed() >= limit)
+        };
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(waits)).collect();
+            std::thread::sleep(limit / 4);
+            let (from, to) = (PathState::Failed, PathState::Probing);
+            events.queue.push(PathEvent { at_ns: 1, ip, path: 2, from, to });
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(ended.iter().filter(|(found, _)| *found).count(), 1, "{ended:?}");
+        assert!(ended.iter().all(|(found, late)| *found != *late), "{ended:?}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Futures: tasks of an executor that wait until the turn has something for them.
 //!
 //! No runtime is needed and none is used: a task that finds nothing leaves its waker in the list of
-//! what it waits for, and the turn wakes all tasks of the list. A future takes an item only in the
-//! poll that returns it, so that one that is dropped early loses nothing (it is *cancel-safe*).
+//! what it waits for, and whoever takes the turn wakes all tasks of the list after it. A future
+//! takes an item only in the poll that returns it, so that one that is dropped early loses nothing
+//! (it is *cancel-safe*).
 
 pub(crate) use crate::wakers::{Debts, Tasks, owed, pay};
 use crate::{
