@@ -255,6 +255,8 @@ impl Nic {
             let _ = self.engine.qp_modify(Self::now(), side.core.qpn, end);
             side.core.set_state(QpState::Err);
         }
+        // What waited for messages has ended: who waits for it on a channel is told.
+        self.deliver(shared);
         self.turns_until(shared, deadline, |nic, now| nic.engine.peace_make(now) == 0);
         self.engine.shutdown();
         let deadline = Self::now() + GOODBYE_MAX;

@@ -483,6 +483,31 @@ fn who_goes_away_delivers_and_acknowledges_first() {
     }
 }
 
+/// A program that sleeps on a channel, or in an event loop on its descriptor, learns that what it
+/// waits for does not come any more.
+#[test]
+fn a_device_that_is_closed_ends_receives_and_says_so() {
+    for progress in [Progress::Caller, THREAD, Progress::Shared { idle: Duration::from_millis(1) }]
+    {
+        let (a, _b) = loopback_pair(1000, progress);
+        let node = Node::new(a);
+        let channel = node.device.channel_create().unwrap();
+        let init = CqInit { depth: 4, channel: Some(&channel), context: 7 };
+        let cq = node.device.cq_create_ex(&init).unwrap();
+        let qp = node.pd.qp_create(&QpInit::srd(&cq, &cq)).unwrap();
+        qp.activate(QKEY).unwrap();
+        (0..3).for_each(|n| qp.post_recv(&RecvWr::recv(n)).unwrap());
+        cq.req_notify().unwrap();
+        node.device.close();
+        assert_eq!(channel.try_get().map(|event| event.context), Some(7), "{progress:?}");
+        for n in 0..3 {
+            let wc = cq.poll_one().unwrap().expect("a completion");
+            assert_eq!((wc.wr_id, wc.status), (n, Status::Flushed));
+        }
+        assert_eq!(cq.poll_one().unwrap_err(), Error::Closed);
+    }
+}
+
 /// A signal handler that calls `exit` closes the device in the middle of a turn of its thread; the
 /// process then never ended. The watch of events is called in a turn, too.
 #[test]
