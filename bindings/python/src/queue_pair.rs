@@ -63,6 +63,13 @@ impl QueuePair {
         self.held.lock().expect("nobody panics while it is held")
     }
 
+    /// Lets go of the region of a request. The lock is free again before the region is: the last
+    /// use of its buffer may run a program's `__del__`, which may post.
+    fn release(&self, id: u64) {
+        let region = self.held().remove(&id);
+        drop(region);
+    }
+
     /// Posts by `post`, which gets the number of the request, and holds the region meanwhile.
     fn posted(
         &self,
@@ -75,7 +82,7 @@ impl QueuePair {
             self.held().insert(id, region);
         }
         post_it(id).map_err(|e| {
-            self.held().remove(&id);
+            self.release(id);
             post(e)
         })?;
         Ok(id)
@@ -103,7 +110,7 @@ impl QueuePair {
 
     /// Takes a completion; the region of its request is free again.
     fn taken(&self, done: WorkCompletion) -> Completion {
-        self.held().remove(&done.wr_id);
+        self.release(done.wr_id);
         Completion(done)
     }
 }

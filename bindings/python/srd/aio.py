@@ -12,11 +12,13 @@ async for event in srd.aio.path_events(device):
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from ._native import (
     Completion,
     Device,
+    DeviceError,
     PathEvent,
     Peer,
     QueuePair,
@@ -73,7 +75,8 @@ class AsyncQueuePair:
     """A queue pair whose requests are futures of the running event loop.
 
     Every method posts at once, and raises at once if the request is refused; the future ends with
-    the completion, or with ``RequestFailed``. Nobody else may take completions of the queue pair.
+    the completion, or with ``RequestFailed``, or with ``DeviceError`` if the device is closed
+    before. Nobody else may take completions of the queue pair.
     """
 
     def __init__(self, queue_pair: QueuePair) -> None:
@@ -131,8 +134,16 @@ class AsyncQueuePair:
         return future
 
     def _take(self) -> None:
-        # Armed before the queue is emptied: what arrives afterwards notifies again.
-        self.queue_pair.arm()
+        try:
+            # Armed before the queue is emptied: what arrives afterwards notifies again.
+            self.queue_pair.arm()
+        except DeviceError as error:
+            # The device is closed or has failed: this is the last notification.
+            self._end(error)
+        else:
+            self._empty()
+
+    def _empty(self) -> None:
         while done := self.queue_pair.poll():
             for completion in done:
                 future = self._waiting.pop(completion.id, None)
@@ -144,3 +155,13 @@ class AsyncQueuePair:
                     future.set_exception(error)
                 else:
                     future.set_result(completion)
+
+    def _end(self, error: DeviceError) -> None:
+        """Takes what is left; requests without a completion end with the error."""
+        self._loop.remove_reader(self.queue_pair.fileno())
+        with contextlib.suppress(DeviceError):
+            self._empty()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        self._waiting.clear()

@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import faulthandler
 import gc
 import subprocess
 import threading
@@ -155,6 +156,33 @@ class Pair(unittest.TestCase):
                 await never
 
         asyncio.run(main())
+
+    def test_futures_end_when_their_device_is_closed(self):
+        async def main():
+            b = srd.aio.AsyncQueuePair(self.qp_b)
+            waits = [b.recv(self.b.region(8)) for _ in range(3)]
+            await asyncio.to_thread(self.b.close)
+            ended = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), LIMIT_S)
+            for error in ended:
+                self.assertIsInstance(error, (srd.RequestFailed, srd.DeviceError))
+
+        asyncio.run(main())
+
+    def test_the_end_of_a_buffer_may_post(self):
+        # A post that waits for its own thread keeps the interpreter's lock: nothing else of Python
+        # runs then.
+        faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+        again, taken = self.b.region(8), []
+
+        class Buffer(bytearray):
+            def __del__(buffer):
+                taken.append(self.qp_b.recv(again))
+
+        self.qp_b.recv(self.b.register(Buffer(8)))
+        self.qp_a.send(self.to_b, b"1")
+        done = self.qp_b.wait(LIMIT_S)
+        self.assertEqual((len(taken), done.nbytes), (1, 1))
 
     def test_changes_of_paths_are_told(self):
         try:
