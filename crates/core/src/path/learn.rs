@@ -61,7 +61,6 @@ impl Awake<'_> {
         entry.rtt.on_sample(ns);
         entry.echoed_set(true);
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
-        entry.rtt.raise(entry.rtt_ns_min);
         debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
         entry.ce = entry.ce.saturating_add(u32::from(ce));
         a.meter.on_echo(ce, queue_ns);

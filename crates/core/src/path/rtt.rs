@@ -28,13 +28,6 @@ impl Smoothed {
         self.srtt_ns = (self.srtt_ns - self.srtt_ns / SRTT_GAIN + ns / SRTT_GAIN).max(1);
     }
 
-    /// Raises the smoothed RTT to `least_ns`, the least of the samples that count: what a host
-    /// reports of its own delays may make a sample less than is believed, and the least of a few
-    /// seconds rises above a smoothed RTT that few samples have changed since.
-    pub(crate) fn raise(&mut self, least_ns: u32) {
-        self.srtt_ns = self.srtt_ns.max(least_ns);
-    }
-
     /// `srtt + 4 var`, the base of a retransmission timeout; with a margin above the smoothed RTT
     /// where no deviation has been seen (RFC 6298's G).
     pub(crate) fn timeout_ns(self) -> u64 {
@@ -123,7 +116,6 @@ impl Rtt {
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);
         self.base_ns = self.least.get().min(self.hint_ns).max(self.floor_ns());
-        self.all.raise(self.base_ns);
         debug_assert!(self.base_ns > 0, "zero would read as no sample");
         ns.saturating_sub(self.base_ns)
     }
@@ -216,23 +208,5 @@ mod tests {
         let steady = Smoothed { srtt_ns: 160_000, var_ns: 0 };
         assert_eq!(steady.timeout_ns(), 170_000);
         assert_eq!(Smoothed { var_ns: 10_000, ..steady }.timeout_ns(), 200_000);
-    }
-
-    #[test]
-    fn the_smoothed_round_trip_is_never_below_the_least() {
-        let new = || Rtt::new(Time(1), Smoothed::default(), 0);
-        let mut slow_host = new();
-        slow_host.on_sample(Time(1), 1_000, 100_000, 0);
-        assert_eq!((slow_host.all.srtt_ns, slow_host.min_ns()), (75_000, 75_000));
-
-        // Few samples, and a network that became slower: the least RTT forgets the fast one first.
-        let mut sparse = new();
-        sparse.on_sample(Time(1), 10_000, 10_000, 0);
-        let mut now = Time(1);
-        for _ in 0..3 {
-            now = now + BASE_WINDOW_HALF + Span(1);
-            sparse.on_sample(now, 1_000_000, 1_000_000, 0);
-        }
-        assert_eq!((sparse.all.srtt_ns, sparse.min_ns()), (1_000_000, 1_000_000));
     }
 }
