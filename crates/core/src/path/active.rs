@@ -297,10 +297,12 @@ impl ActivePaths {
     }
 
     pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {
+        let known = |ns: u32| if ns == u32::MAX { 0 } else { u64::from(ns) };
         out.extend(self.set.paths.iter().enumerate().map(|(i, e)| PathStats {
             path: i as u8,
-            rtt_ns_smoothed: u64::from(e.rtt.srtt_ns),
-            rtt_ns_min: if e.rtt_ns_min == u32::MAX { 0 } else { u64::from(e.rtt_ns_min) },
+            // Samples may be below the least that is believed: by delays that the peer reports.
+            rtt_ns_smoothed: u64::from(e.rtt.srtt_ns).max(known(e.rtt_ns_min)),
+            rtt_ns_min: known(e.rtt_ns_min),
             packets_sent: e.sent(),
             packets_lost: u64::from(e.lost),
             packets_ce: u64::from(e.ce),

@@ -358,6 +358,7 @@ fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
         let mut stats = Vec::new();
         b.context.stats(&mut stats);
         assert!(stats[3].rtt_ns_min >= b.context.rtt_min().0);
+        assert!(stats[3].rtt_ns_smoothed >= stats[3].rtt_ns_min);
         b.context.rtt_min().0
     };
     assert_eq!(least(&mut b, 20, 20), 30 * US, "no packet was there and back in less than 40");
