@@ -45,7 +45,7 @@ flight    bytes in flight, of at most `cap`
 lost %    packets declared lost, of those sent in the interval (--once: since it began to send)
 share %   the part of the host's rate to this address
 limit     what limited the sender most often in the interval: program (it has no more to send),
-          rate, window, credits (room at the receiver), host (its processor or network card);
+          rate, window, credits (the receiver grants no more), host (its processor or network card);
           network: one of the last four, of a process that does not show which
 
 Exit codes: 0 done (also where no process is running), 1 the table of the host cannot be read,

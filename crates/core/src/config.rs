@@ -82,7 +82,7 @@ pub struct RateConfig {
     /// Line rate of the local port, above zero; the sending rate never exceeds it.
     pub line_bytes_per_sec: u64,
     /// The rate of the port is not known: `line_bytes_per_sec` is the most that is believed, and
-    /// the rate is learnt from what is delivered. It excludes `credits`.
+    /// the rate is learnt from what is delivered. Then there are no receiver credits.
     pub line_learnt: bool,
     /// RTT assumed before the first sample.
     pub rtt_initial: Span,
@@ -102,11 +102,20 @@ pub struct RateConfig {
     pub rate_fixed_bytes_per_sec: u64,
     /// For [`RatePolicy::Fixed`].
     pub inflight_fixed_bytes: u64,
-    /// Grant and obey receiver credits, if the peer does so as well.
+    /// Grant and obey receiver credits, if the peer does so as well and both know the rate of their
+    /// port.
     pub credits: bool,
     /// What is signalled when a host falls behind, and how senders react. It takes effect if both
     /// ends have a policy other than [`HostPolicy::Off`].
     pub host_policy: HostPolicy,
+}
+
+impl RateConfig {
+    /// Whether this end grants and obeys credits: a learnt rate of the port is not exact enough to
+    /// share it out.
+    pub(crate) fn grants(&self) -> bool {
+        self.credits && !self.line_learnt
+    }
 }
 
 /// Timers of loss detection and of peers that do not answer. Those of loss detection are floors and
@@ -311,7 +320,7 @@ impl EngineConfig {
                 burst_bytes: 65_536,
                 rate_fixed_bytes_per_sec: 1_250_000_000,
                 inflight_fixed_bytes: 1 << 20,
-                credits: false,
+                credits: true,
                 host_policy: HostPolicy::Budget,
             },
             loss: LossConfig {
@@ -367,6 +376,7 @@ impl EngineConfig {
         c.mtu_search = false;
         c.rate.line_bytes_per_sec = line_bytes_per_sec;
         c.rate.rtt_initial = rtt;
+        c.rate.credits = false;
         c.rate.target_min = Span::from_us(4);
         c.rate.noise_max = Span::ZERO;
         c.rate.burst_bytes = 2 * u32::from(mtu);
@@ -432,9 +442,6 @@ impl EngineConfig {
         }
         if self.burst_packets == 0 {
             return Err("burst_packets must be at least 1");
-        }
-        if self.rate.line_learnt && self.rate.credits {
-            return Err("rate.credits need the rate of the port, but rate.line_learnt is set");
         }
         if self.rate.line_bytes_per_sec == 0 || self.rate.rate_fixed_bytes_per_sec == 0 {
             return Err("rates must be above zero");

@@ -221,7 +221,8 @@ fn peer_of(contexts: &[&ContextStats], mtu: u64) -> (Peer, bool) {
     // of as many full packets are fewer.
     let credits_used = contexts.iter().any(|c| {
         let flying = first.inflight_bytes.min(u64::from(c.packets_in_flight) * mtu);
-        c.rx_budget != u32::MAX && flying > 0 && flying + mtu > u64::from(c.rx_budget)
+        let budget_used = c.rx_budget != u32::MAX && flying + mtu > u64::from(c.rx_budget);
+        flying > 0 && (budget_used || c.credit_bytes == Some(0))
     });
     (peer, credits_used)
 }

@@ -34,7 +34,7 @@ rtt, min  smoothed and least round trip, us
 flight    bytes in flight, of at most `window`
 live      paths to the address that are in use
 limit     what limited the sender most often: program (it had no more to send), rate, window,
-          credits (room at the receiver), host (its processor or network card), idle
+          credits (the receiver grants no more), host (its processor or network card), idle
 
 Exit codes: 0 done (also where no process is running), 1 a process that was asked for has no device,
 or /dev/shm cannot be read, 2 wrong usage.";

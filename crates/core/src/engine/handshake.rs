@@ -88,7 +88,7 @@ impl<O: Observer> Engine<O> {
         let mut features = Features::ECN;
         features |= if cfg.rdma_read { Features::RDMA_READ } else { 0 };
         features |= if cfg.rdma_write { Features::RDMA_WRITE } else { 0 };
-        features |= if cfg.rate.credits { Features::CREDITS } else { 0 };
+        features |= if cfg.rate.grants() { Features::CREDITS } else { 0 };
         features |= if cfg.integrity == Integrity::On { Features::INTEGRITY } else { 0 };
         let signals = cfg.rate.host_policy != HostPolicy::Off;
         features |= if signals { Features::HOST_SIGNAL } else { 0 };
@@ -390,6 +390,7 @@ impl<O: Observer> Engine<O> {
         let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
         pc.awake(now).on_echo(0, now.since(opened_at), false);
+        pc.credits_first();
         // The answer may have returned a retired path to use, and a window that follows from a
         // longer round trip has more room for the other contexts of the address.
         let entry = self.paths.get_mut(way);

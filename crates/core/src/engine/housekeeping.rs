@@ -217,15 +217,19 @@ impl<O: Observer> Engine<O> {
 
     /// Grants the credits that are due; they are sent with acknowledgments that are due at once.
     pub(crate) fn grants_poll(&mut self, now: Time) {
-        if !self.shared.cfg.rate.credits {
+        if !self.shared.cfg.rate.grants() {
             return;
         }
+        let noise_ns = self.path_params.floors.noise_ns();
+        self.shared.rx.granter.noise_set(noise_ns);
         while let Some(grant) = self.shared.rx.granter.poll(now) {
             let Some(mut lane) = self.lane_find(now, grant.ctx) else { continue };
             debug_assert!(grant.bytes > 0 && lane.granting(), "who asked is granted something");
             lane.peer.reports_mut().grant(grant.bytes);
-            lane.win.ack.hasten(now, Span::ZERO);
-            lane.ack_schedule();
+            if grant.urgent {
+                lane.win.ack.hasten(now, Span::ZERO);
+                lane.ack_schedule();
+            }
         }
     }
 

@@ -388,6 +388,7 @@ impl<O: Observer> Engine<O> {
                 checked: c.limits().checked,
                 sealed: c.limits().sealed,
                 rx_budget: c.reports().rx_budget(),
+                credit_bytes: c.grants(&self.shared.cfg).then(|| pc.credit_bytes()),
             }
         };
         self.contexts.iter().map(stats).collect()
@@ -436,4 +437,6 @@ pub struct ContextStats {
     pub sealed: bool,
     /// Receive budget: bytes that the peer allows in flight (`u32::MAX`: no limit).
     pub rx_budget: u32,
+    /// Bytes that the peer granted and that were not sent yet; `None`: no receiver credits.
+    pub credit_bytes: Option<u64>,
 }

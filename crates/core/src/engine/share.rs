@@ -25,7 +25,7 @@ impl<O: Observer> Engine<O> {
     /// Whether this engine grants credit now, which the other engines of the host should know.
     #[inline]
     pub fn grants_wanted(&self) -> bool {
-        self.shared.cfg.rate.credits && self.shared.rx.granter.is_wanted()
+        self.shared.cfg.rate.grants() && self.shared.rx.granter.is_wanted()
     }
 
     /// Sets the number of engines of this host that grant credit now, this one included: each

@@ -87,6 +87,6 @@ impl<O: Observer> Lane<'_, O> {
         if planted!(VerdictToldOnce) {
             self.win.verdicts.clear();
         }
-        self.way.paths.ack_sent(path, tx_num.low().0 as u16);
+        self.way.paths.ack_sent(self.now, path, tx_num.low().0 as u16);
     }
 }

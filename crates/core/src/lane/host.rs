@@ -177,10 +177,10 @@ impl HostQueue {
     }
 
     /// Credit rate in bytes per second that keeps the queue at half of the threshold; `None`: the
-    /// host is no limit.
+    /// host is no limit, or senders keep to a budget anyway.
     /// Rule CC-31.
     pub fn grant_rate(&self) -> Option<u64> {
-        if self.policy == HostPolicy::Off || self.drain == 0 {
+        if self.policy != HostPolicy::StopGo || self.drain == 0 {
             return None;
         }
         let threshold = u128::from(self.threshold().max(1));

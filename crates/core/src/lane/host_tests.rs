@@ -129,13 +129,16 @@ fn a_card_takes_off_what_it_has_acknowledged_and_a_socket_does_not() {
 
 #[test]
 fn credits_follow_the_drain_and_what_waits() {
-    let mut f = Fluid::new(HostPolicy::Budget, true);
+    let mut f = Fluid::new(HostPolicy::StopGo, true);
     f.run(100, 580, 500);
     assert_eq!(f.waiting, 8_000);
     let at_half = f.host.grant_rate().unwrap();
     assert!((490_000_000..510_000_000).contains(&at_half), "{at_half}");
     f.run(100, 2_000, 500);
     assert!(f.host.grant_rate().unwrap() < at_half * 11 / 20, "much waits");
+    let mut budget = Fluid::new(HostPolicy::Budget, true);
+    budget.run(100, 580, 500);
+    assert_eq!(budget.host.grant_rate(), None, "a budget bounds senders already");
     let mut off = Fluid::new(HostPolicy::Off, true);
     off.run(300, 1_000, 500);
     assert!(off.host.grant_rate().is_none() && off.host.budget(RTT).is_none());

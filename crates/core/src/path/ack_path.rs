@@ -7,10 +7,12 @@
 
 use super::set::PathSet;
 use crate::guards::{Guard, Guards};
+use crate::params::ns32;
 use crate::rng::Rng;
+use crate::time::{Span, Time};
 use crate::tuning::{
     ACK_HEARD, ACK_PATHS, ACK_PATIENCE, ACK_PATIENCE_MORE, ACKS_PER_ECHO_GAIN, ACKS_PER_ECHO_MAX,
-    ACKS_REMEMBERED,
+    ACKS_REMEMBERED, BASE_WINDOW_HALF, ECHO_LONGEST,
 };
 
 /// An acknowledgment that was sent and not echoed yet.
@@ -32,6 +34,12 @@ pub(crate) struct AckPaths {
     /// Acknowledgments per echo, smoothed, times 8.
     per_echo_8: u16,
     since_echo: u16,
+    /// The acknowledgment whose echo is timed, and when it was sent, in units of 16 ns.
+    timed: Option<(u16, u32)>,
+    /// Least time from an acknowledgment to its echo, in ns; 0 = no sample yet.
+    echo_ns: u32,
+    /// When that was measured, in units of 16 ns.
+    echo_at: u32,
 }
 
 impl AckPaths {
@@ -44,6 +52,30 @@ impl AckPaths {
             echoed_last: 0,
             per_echo_8: 8,
             since_echo: 0,
+            timed: None,
+            echo_ns: 0,
+            echo_at: 0,
+        }
+    }
+
+    /// Least time from an acknowledgment to its echo: a round trip as a host sees it that only
+    /// receives. [`Span::ZERO`]: not known.
+    pub(crate) fn echo(&self) -> Span {
+        Span(self.echo_ns.into())
+    }
+
+    /// Times one acknowledgment after the other. The echo of a later one ends it, too.
+    fn time(&mut self, now: Time, echoed: u16) {
+        let Some((number, at)) = self.timed else { return };
+        if echoed.wrapping_sub(number) > u16::MAX / 2 {
+            return;
+        }
+        self.timed = None;
+        let sample = ns32(now.since_wire(at)).max(1);
+        // Queues and pauses of the peer make samples long, and nothing makes one short.
+        let old = now.since_wire(self.echo_at) > BASE_WINDOW_HALF;
+        if self.echo_ns == 0 || sample < self.echo_ns || old {
+            (self.echo_ns, self.echo_at) = (sample, now.to_wire());
         }
     }
 
@@ -88,7 +120,11 @@ impl AckPaths {
         self.missed[slot] = 0;
     }
 
-    pub(crate) fn on_sent(&mut self, path: u8, tx_num_low: u16) {
+    pub(crate) fn on_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
+        let lost = self.timed.is_some_and(|(_, at)| now.since_wire(at) > ECHO_LONGEST);
+        if self.timed.is_none() || lost {
+            self.timed = Some((tx_num_low, now.to_wire()));
+        }
         let Some(slot) = self.paths.iter().position(|&p| p == path) else { return };
         self.missed[slot] = self.missed[slot].saturating_add(1);
         self.since_echo = self.since_echo.saturating_add(1);
@@ -96,10 +132,11 @@ impl AckPaths {
             AwaitedAck { tx_num_low, slot: slot as u8 };
     }
 
-    pub(crate) fn on_echoed(&mut self, tx_num_low: u16) {
+    pub(crate) fn on_echoed(&mut self, now: Time, tx_num_low: u16) {
         if tx_num_low == self.echoed_last {
             return;
         }
+        self.time(now, tx_num_low);
         let sent = &mut self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED];
         let slot = usize::from(sent.slot);
         if sent.tx_num_low != tx_num_low || slot >= ACK_PATHS {

@@ -268,6 +268,13 @@ impl ActivePaths {
         self.srtt(p).scale(CREDIT_PATIENCE_RTTS, 1).min(longest)
     }
 
+    /// Drops what was granted before a silence.
+    pub(super) fn credit_silence(&self, p: &Params, now: Time, credit: &mut Credit) {
+        let silence = now.since(self.meter.last_sent());
+        let rtt = Span(u64::from(self.rtt.min_ns()));
+        credit.on_silence(now, silence, p.mtu, p.line.bytes_per_sec(), rtt);
+    }
+
     pub(super) fn rate_apply(&mut self, p: &Params) {
         let mut burst = self.share.burst(p);
         let mut rate = self.share.of(self.rate.rate());

@@ -20,6 +20,7 @@ impl Awake<'_> {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
         a.leave_flight(bytes);
+        self.credit.on_acked(bytes);
         // An acknowledgment that comes sooner than the least RTT is for an earlier copy of the
         // packet.
         let least = Span(u64::from(a.rtt.min_ns()));
@@ -141,6 +142,7 @@ impl Awake<'_> {
         self.proof_check();
         let a = &mut *self.active;
         a.app_limited = app_limited;
+        let credited = credited && a.share.senders() <= 1;
         let link = Link { credited, ..a.link_now(p) };
         let acked = a.share.whole_of(acked.into());
         if acked > 0 && a.rate.on_acked(&link, acked, a.queue_ns_last.into()) {
@@ -201,6 +203,8 @@ impl Awake<'_> {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
         a.leave_flight(bytes);
+        let queued = u64::from(a.queue_ns_last) > a.link_now(p).target_ns;
+        self.credit.on_lost(bytes, queued);
         // Rule CC-32.
         if a.host.drop_take(now, a.srtt(p).scale(HOST_DROP_RTTS, 1)) {
             return false;

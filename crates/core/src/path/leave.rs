@@ -8,7 +8,7 @@ use crate::ids::Ctx;
 use crate::params::Chooser;
 use crate::rate::RateControl;
 use crate::rng::Rng;
-use crate::tuning::{EXPLORE_EACH, GRANT_KEEP, PROOF_AGE_MAX, RESTART_RTTS};
+use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
 
 impl Awake<'_> {
     /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
@@ -75,10 +75,8 @@ impl Awake<'_> {
         let (p, now) = (self.p, self.now);
         let a = &mut *self.active;
         if credited {
+            a.credit_silence(p, now, self.credit);
             let silence = now.since(a.meter.last_sent());
-            if silence >= GRANT_KEEP {
-                self.credit.forget();
-            }
             if a.inflight == 0 && silence >= a.credit_patience(p) {
                 self.credit.refill(a.uncredited_max(p));
             }

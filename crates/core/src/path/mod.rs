@@ -44,10 +44,11 @@ use crate::params::Params;
 use crate::policy::OwnPolicies;
 use crate::random::Random;
 use crate::rate::credit::Credit;
+use crate::rate::grants_ahead;
 use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::tuning::{GRANT_AHEAD, GRANT_AHEAD_MIN, GRANT_PACKETS};
+use crate::tuning::{GRANT_AHEAD_MIN, GRANT_PACKETS};
 use active::ActivePaths;
 use rtt::Smoothed;
 use std::sync::Arc;
@@ -232,18 +233,27 @@ impl PathContext {
     }
 
     /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
-    pub fn ack_sent(&mut self, path: u8, tx_num_low: u16) {
+    pub fn ack_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_sent(path, tx_num_low);
+            active.ack_paths.on_sent(now, path, tx_num_low);
         }
     }
 
     /// The peer echoed an acknowledgment: `tx_num_low` holds the low bits of its transmission
     /// number.
-    pub fn ack_echoed(&mut self, tx_num_low: u16) {
+    pub fn ack_echoed(&mut self, now: Time, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_echoed(tx_num_low);
+            active.ack_paths.on_echoed(now, tx_num_low);
         }
+    }
+
+    /// A round trip for a host that may only receive: the least one that it measured, else the time
+    /// from an acknowledgment to its echo. [`Span::ZERO`]: not known.
+    pub(crate) fn echo(&self) -> Span {
+        self.active.as_ref().map_or(Span::ZERO, |a| match a.rtt.min_ns() {
+            0 => a.ack_paths.echo(),
+            ns => Span(ns.into()),
+        })
     }
 
     /// Delay that the hosts may add to a round trip, beyond the measured noise.
@@ -258,6 +268,7 @@ impl PathContext {
 
     /// A packet counts as in flight no longer, without evidence for or against its path.
     pub fn on_forgotten(&mut self, bytes: u32) {
+        self.credit.on_lost(bytes, false);
         if let Some(active) = &mut self.active {
             active.leave_flight(bytes);
             active.meter.on_forgotten();
@@ -306,11 +317,21 @@ impl PathContext {
         self.credit.begin(own);
     }
 
+    /// The first round trip was measured, before which the first window was a guess.
+    pub fn credits_first(&mut self) {
+        if let Some(active) = &self.active {
+            self.credit.refill(active.uncredited_max(&self.params));
+        }
+    }
+
     /// Takes the peer's cumulative counter of granted bytes, in units of 64 bytes, wrapping.
     /// Rule CC-25.
-    pub fn on_credit(&mut self, granted_64b: u32) {
+    pub fn on_credit(&mut self, now: Time, granted_64b: u32) {
         let balance_max = self.credit_max();
-        self.credit.on_counter(granted_64b, balance_max);
+        if let Some(active) = &self.active {
+            active.credit_silence(&self.params, now, &mut self.credit);
+        }
+        self.credit.on_counter(now, granted_64b, balance_max);
     }
 
     /// Bytes of grants that may be held unused: as many as a receiver with this line rate grants
@@ -318,14 +339,13 @@ impl PathContext {
     /// still counts, and it would grant no more in their place.
     fn credit_max(&self) -> u64 {
         let p = &self.params;
-        let ahead = p.line.bytes_per_sec() / (1_000_000_000 / GRANT_AHEAD.0);
+        let ahead = grants_ahead(p.line.bytes_per_sec(), self.rtt_min());
         let least = u64::from(GRANT_AHEAD_MIN * GRANT_PACKETS) * u64::from(p.mtu);
         ahead.max(least).max(self.inflight_max())
     }
 
     /// Granted bytes that were not used yet.
-    #[cfg(test)]
-    fn credit_bytes(&self) -> u64 {
+    pub(crate) fn credit_bytes(&self) -> u64 {
         self.credit.room()
     }
 

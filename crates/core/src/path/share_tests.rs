@@ -170,3 +170,32 @@ fn the_hosts_rate_moves_by_the_length_of_rounds() {
     assert_eq!(stretched(&link, usual.scale(9, 1), v, v / 8), v / 8, "where the law says more");
     assert_eq!(stretched(&link, usual.scale(9, 1), LINE, LINE), LINE);
 }
+
+/// Credits leave the law as it is where several engines of a host send to the address: the rates
+/// of each follow those of all.
+#[test]
+fn credits_raise_the_tolerance_of_lone_engines_only() {
+    let rate_after_a_queue = |senders: u32| {
+        let mut c = context();
+        c.share_note(Time(1_000_000), IP);
+        if senders > 1 {
+            c.share_view(&view(senders, senders, 0, 0));
+        }
+        let mut now = Time(1_000_000);
+        for rtt_us in [20u64; 20].into_iter().chain([46; 200]) {
+            for path in 0..16 {
+                c.awake(now).on_sent(path, 4096, false, true);
+            }
+            let sent = now;
+            now += Span::from_us(rtt_us);
+            for path in 0..16 {
+                c.awake(now).on_acked(path, 4096, sent);
+                c.awake(now).on_echo(path, Span::from_us(rtt_us), false);
+            }
+            c.awake(now).on_ack_end(16 * 4096, false, true);
+        }
+        c.rate_bytes_per_sec() * u64::from(senders) * 100 / LINE
+    };
+    assert_eq!(rate_after_a_queue(1), 100, "one and a half targets are the fabric's");
+    assert!(rate_after_a_queue(4) < 95, "several engines see what they would without credits");
+}

@@ -379,10 +379,10 @@ fn acknowledgments_rotate_and_leave_dead_paths() {
     let mut used = Vec::new();
     for i in 0..2000u16 {
         let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
-        b.context.ack_sent(path, i);
+        b.context.ack_sent(b.now, path, i);
         // The peer echoes every fourth acknowledgment that arrives.
         if path != dead && i % 4 == 0 {
-            b.context.ack_echoed(i);
+            b.context.ack_echoed(b.now, i);
         }
         used.push(path);
     }
@@ -395,13 +395,35 @@ fn acknowledgments_rotate_and_leave_dead_paths() {
     assert!(late <= 60, "{late} of 1000 acknowledgments into a black hole");
 }
 
+/// A host that only receives has no round trips of its own, but grants ahead for one.
+#[test]
+fn the_least_time_to_an_echo_is_a_round_trip() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let echo = |b: &mut Bench, from: u16, wait_us: u64, echoed: u16| {
+        let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
+        for i in 0..4 {
+            b.context.ack_sent(b.now, path, from.wrapping_add(i));
+        }
+        b.wait_us(wait_us);
+        b.context.ack_echoed(b.now, echoed);
+        b.context.active.as_ref().expect("it has sent").ack_paths.echo().0.div_ceil(US)
+    };
+    assert_eq!(echo(&mut b, 100, 900, 99), 0, "an earlier one says nothing");
+    assert_eq!(echo(&mut b, 104, 100, 107), 1000, "a later one ends what was timed before it");
+    assert_eq!(echo(&mut b, 108, 50, 108), 50, "the least counts");
+    assert_eq!(echo(&mut b, 112, 3_000, 112), 50, "the peer paused");
+    assert_eq!(echo(&mut b, u16::MAX - 1, 40, 1), 40, "numbers begin anew");
+    b.wait_us(6_000_000);
+    assert_eq!(echo(&mut b, 120, 70, 120), 70, "the least is forgotten after five seconds");
+}
+
 #[test]
 fn unechoed_acknowledgments_alone_prove_nothing() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     let mut used = Vec::new();
     for i in 0..1000u16 {
         let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
-        b.context.ack_sent(path, i);
+        b.context.ack_sent(b.now, path, i);
         used.push(path);
     }
     used.sort_unstable();
@@ -605,7 +627,7 @@ fn unused_credits_do_not_add_up_over_pauses() {
         b.context.awake(b.now).on_acked(0, 4096, sent);
         b.echo(0, 10);
         counter = counter.wrapping_add(granted / 64);
-        b.context.on_credit(counter);
+        b.context.on_credit(b.now, counter);
         let held = b.context.credit_bytes();
         assert!(held <= first + u64::from(granted), "{held} bytes are held");
         b.wait_us(2_000);
@@ -627,7 +649,7 @@ fn credits_between_pauses(lost_percent: u32) -> (u64, u64, u64) {
         b.context.awake(sent).on_sent(0, 4096, false, true);
         b.wait_us(5);
         if b.rng.below(100) >= lost_percent {
-            granter.on_backlog(b.now, Ctx(0), 1000, 4096);
+            granter.on_backlog(b.now, Ctx(0), 1000, 4096, Span::ZERO);
         }
         let next = b.now + Span(u64::from(b.rng.below(2_000)) * US);
         while granter.next() <= next {
@@ -635,7 +657,7 @@ fn credits_between_pauses(lost_percent: u32) -> (u64, u64, u64) {
             let Some(grant) = granter.poll(b.now) else { break };
             counter = counter.wrapping_add(grant.bytes / 64);
         }
-        b.context.on_credit(counter);
+        b.context.on_credit(b.now, counter);
         let held = b.context.credit_bytes();
         most = most.max(held);
         beyond = beyond.max(held.saturating_sub(first + u64::from(granter.ahead(Ctx(0)))));

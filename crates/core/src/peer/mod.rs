@@ -322,7 +322,7 @@ impl Peer {
     /// Whether both ends use credits.
     #[inline]
     pub fn grants(&self, cfg: &EngineConfig) -> bool {
-        cfg.rate.credits && self.limits.features.has(Features::CREDITS)
+        cfg.rate.grants() && self.limits.features.has(Features::CREDITS)
     }
 
     /// The next transmission number.

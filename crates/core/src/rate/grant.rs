@@ -1,11 +1,13 @@
 //! Credits at the receiver: grants for the last hop, given in turn to the peers that have data to
 //! send.
 
+use super::credit::{grants_ahead, stale};
 use crate::ids::Ctx;
+use crate::params::ns32;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    GRANT_AHEAD, GRANT_AHEAD_MIN, GRANT_LONE_AFTER, GRANT_LONE_RTTS, GRANT_PACKETS, GRANT_SHARE,
-    GRANT_STALE,
+    GRANT_AHEAD, GRANT_AHEAD_MIN, GRANT_LATE_NOISES, GRANT_LONE_AFTER, GRANT_LONE_RTTS,
+    GRANT_NOISES, GRANT_PACKETS, GRANT_SHARE,
 };
 use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 
@@ -21,14 +23,16 @@ struct Demand {
     earned: u16,
     /// Bytes granted that have not arrived yet.
     ahead: u32,
-    /// Time of the last arrival in units of 16 ns.
+    /// Time of the last arrival or grant in units of 16 ns.
     heard: u32,
+    /// Time from an acknowledgment to its echo by the peer, in ns; 0 = not known.
+    echo_ns: u32,
     /// Next peer in the ring.
     next: u32,
 }
 
 impl Demand {
-    const NEW: Self = Self { wanted: 0, earned: 0, ahead: 0, heard: 0, next: NONE };
+    const NEW: Self = Self { wanted: 0, earned: 0, ahead: 0, heard: 0, echo_ns: 0, next: NONE };
 
     /// Bytes that the peer still has to send, in packets of `packet` bytes.
     fn wanted_bytes(&self, packet: u32) -> u32 {
@@ -41,6 +45,17 @@ impl Demand {
             u16::MAX => u32::MAX,
             units => u32::from(units) * CREDIT_UNIT_BYTES,
         }
+    }
+
+    /// Silence after which the grants of the peer count no longer.
+    fn stale(&self, packet: u32, line: u64) -> Span {
+        stale(packet, line, Span(self.echo_ns.into()))
+    }
+
+    /// Most bytes that the peer may hold, `least` of them in any case.
+    fn ahead_max(&self, line: u64, least: u32) -> u32 {
+        let bytes = grants_ahead(line, Span(self.echo_ns.into()));
+        u32::try_from(bytes).unwrap_or(u32::MAX / 2).max(least)
     }
 
     /// Unused grants beyond what the peer has sent so far.
@@ -56,6 +71,9 @@ pub struct Grant {
     pub ctx: Ctx,
     /// Bytes granted in addition, a multiple of 64.
     pub bytes: u32,
+    /// Whether the peer holds so little that it is to be told at once. Else its next acknowledgment
+    /// is early enough.
+    pub urgent: bool,
 }
 
 /// Grants the capacity of the receiver's link, at 98 % of the line rate, four packets to each peer
@@ -76,6 +94,12 @@ pub struct Granter {
     /// Whether the host drains less than the line rate.
     slow: bool,
     packet: u32,
+    /// Most bytes of one grant.
+    grant: u32,
+    /// Time that grants may be behind: what a turn of the engine came too late is granted at once.
+    late: Span,
+    /// The noise of the host that both were computed for, in ns.
+    noise_ns: u32,
     ahead_max: u32,
     /// Sum of [`Demand::unearned`]: at most `ahead_max` and a grant.
     unearned: u32,
@@ -110,6 +134,9 @@ impl Granter {
             line: GRANT_SHARE.of(line_bytes_per_sec).max(1),
             slow: false,
             packet,
+            grant: GRANT_PACKETS * packet,
+            late: Span::ZERO,
+            noise_ns: 0,
             ahead_max: bytes(GRANT_AHEAD).max(GRANT_AHEAD_MIN * GRANT_PACKETS * packet),
             unearned: 0,
             wanting: 0,
@@ -118,6 +145,22 @@ impl Granter {
             ahead_lone: bytes(rtt.scale(GRANT_LONE_RTTS, 1).min(GRANT_AHEAD)),
             engines: 1,
         }
+    }
+
+    /// Takes the noise of this host in ns: the time by which its timers are late, and which an
+    /// acknowledgment takes to leave. One grant covers a part of it, because each is an
+    /// acknowledgment of its own, and what a turn of the engine came too late is made up for.
+    pub(crate) fn noise_set(&mut self, noise_ns: u32) {
+        if noise_ns == self.noise_ns {
+            return;
+        }
+        self.noise_ns = noise_ns;
+        let noise = Span(noise_ns.into());
+        self.late = noise.scale(GRANT_LATE_NOISES, 1);
+        let bytes = self.line.saturating_mul(GRANT_NOISES.of_span(noise).0) / 1_000_000_000;
+        let most = self.ahead_max / GRANT_AHEAD_MIN;
+        self.grant = u32::try_from(bytes).unwrap_or(u32::MAX).min(most);
+        self.grant = self.grant.max(GRANT_PACKETS * self.packet);
     }
 
     /// Paces the grants of the only sender like those of several.
@@ -155,7 +198,15 @@ impl Granter {
 
     /// A packet of peer `ctx` with `arrived_bytes` arrived, with the backlog it announces: up to
     /// `packets_max` more packets (`u32::MAX`: no bound known).
-    pub fn on_backlog(&mut self, now: Time, ctx: Ctx, packets_max: u32, arrived_bytes: u32) {
+    /// `echo`: how long its echo of an acknowledgment takes.
+    pub fn on_backlog(
+        &mut self,
+        now: Time,
+        ctx: Ctx,
+        packets_max: u32,
+        arrived_bytes: u32,
+        echo: Span,
+    ) {
         let i = ctx.index();
         if i >= self.peers.len() {
             if packets_max == 0 {
@@ -164,13 +215,15 @@ impl Granter {
             self.peers.resize(i + 1, Demand::NEW);
         }
         let packet = self.packet;
+        let line = self.line;
         let peer = &mut self.peers[i];
         self.unearned -= peer.unearned();
         // Grants from before a silence count no longer: they may be lost, and the sender drops them
         // after a silence that is a little shorter.
-        if now.since_wire(peer.heard) > GRANT_STALE {
+        if now.since_wire(peer.heard) > peer.stale(packet, line) {
             peer.ahead = 0;
         }
+        peer.echo_ns = ns32(echo);
         peer.heard = now.to_wire();
         peer.ahead = peer.ahead.saturating_sub(arrived_bytes);
         let units = arrived_bytes.div_ceil(CREDIT_UNIT_BYTES);
@@ -232,16 +285,17 @@ impl Granter {
             return None;
         }
         while let Some(first) = self.pop() {
-            let grant = GRANT_PACKETS * self.packet;
+            let grant = self.grant;
             let peer = &mut self.peers[first as usize];
-            if peer.ahead > 0 && now.since_wire(peer.heard) > GRANT_STALE {
+            if peer.ahead > 0 && now.since_wire(peer.heard) > peer.stale(self.packet, self.line) {
                 // The peer is silent although it holds grants: it gets no more until a packet of it
                 // arrives.
                 self.wanting -= u32::from(peer.wanted > 0);
                 peer.wanted = 0;
                 continue;
             }
-            let most = peer.wanted_bytes(self.packet).min(self.ahead_max);
+            let ahead_max = peer.ahead_max(self.line, self.ahead_max);
+            let most = peer.wanted_bytes(self.packet).min(ahead_max);
             // A peer that may hold no more comes back to the ring with its next packet.
             let earned = peer.earned_bytes().saturating_sub(peer.ahead);
             let unearned = self.ahead_max.saturating_sub(self.unearned);
@@ -251,10 +305,14 @@ impl Granter {
             }
             let bytes = most_now.min(grant).next_multiple_of(CREDIT_UNIT_BYTES);
             self.unearned -= peer.unearned();
+            // Waiting for one's turn is no silence.
+            peer.heard = now.to_wire();
+            let urgent = peer.ahead < grant;
             peer.ahead += bytes;
             self.unearned += peer.unearned();
             debug_assert!(self.unearned <= self.ahead_max + grant, "bounded for all together");
             let ahead = peer.ahead;
+            let peer_lone = if peer.echo_ns > ns32(self.rtt) { ahead_max } else { 0 };
             if most > ahead {
                 self.insert(first);
             }
@@ -263,18 +321,23 @@ impl Granter {
                 && !self.slow
                 && self.engines == 1
                 && now.since(self.lone_since) > GRANT_LONE_AFTER.of_span(self.rtt);
-            if !lone || ahead > self.ahead_lone {
+            let ahead_lone = match self.ahead_lone {
+                0 => 0,
+                least => peer_lone.max(least),
+            };
+            if !lone || ahead > ahead_lone {
                 self.pace(now, bytes);
             }
-            return Some(Grant { ctx: Ctx(first), bytes });
+            return Some(Grant { ctx: Ctx(first), bytes, urgent });
         }
         None
     }
 
     /// Advances the clock of grants; the remainder of the division stays for the next one.
     fn pace(&mut self, now: Time, bytes: u32) {
-        if self.next < now {
-            self.next = now;
+        let from = Time(now.0.saturating_sub(self.late.0));
+        if self.next < from {
+            self.next = from;
             self.next_fraction = 0;
         }
         // An equal share of the link for each engine, or less if this host drains more slowly.

@@ -180,7 +180,7 @@ impl LossCap {
     pub(crate) fn on_round(&mut self, link: &Link, round: &Round, tolerated_ns: u64) -> bool {
         // The base RTT may have fallen.
         self.cap = self.cap.max(link.rate_min());
-        if round.app_limited || link.credited {
+        if round.app_limited {
             self.begin(self.settling);
             return false;
         }

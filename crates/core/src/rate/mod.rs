@@ -15,6 +15,7 @@ mod port;
 pub(crate) mod round;
 mod srd;
 
+pub(crate) use credit::grants_ahead;
 pub use grant::{Grant, Granter};
 use pacing::Pacing;
 pub(crate) use port::Port;

@@ -207,12 +207,10 @@ impl SrdRate {
             && link.guards.has(Guard::PacketFloor)
     }
 
-    /// Whether switches marked most packets, at a queue that this sender has to answer for: a
-    /// receiver that grants credits allocates the last hop itself. The delivery rate has to be
-    /// accurate, since the new rate follows from it.
+    /// Whether switches marked most packets. The delivery rate has to be accurate, since the new
+    /// rate follows from it. Credits make no difference: the first window needs none.
     fn is_marked(link: &Link, round: &Round) -> bool {
         round.marked
-            && !link.credited
             && !round.app_limited
             && round.packets >= PACKETS_TRUSTED
             && link.guards.has(Guard::MarkedStart)
@@ -264,7 +262,7 @@ impl SrdRate {
     /// Returns whether the start goes on: a smaller first window that met no queue doubles.
     /// Rule CC-38.
     fn start_goes_on(&mut self, link: &Link, round: &Round, queue: u64) -> bool {
-        if link.credited || !link.guards.has(Guard::KnownStart) {
+        if !link.guards.has(Guard::KnownStart) {
             return false;
         }
         let heavy = round.lost_permille > HEAVY_PERMILLE;
@@ -340,7 +338,6 @@ impl SrdRate {
             _ => 0,
         };
         if !self.first
-            && !link.credited
             && link.guards.has(Guard::FullBuffer)
             && let Some(rate) = self.full.on_round(link, round, self.rate)
         {

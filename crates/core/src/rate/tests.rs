@@ -1,5 +1,6 @@
 //! Tests of the rate control in a small model of a network, and of its parts.
 
+mod credits;
 mod crowd;
 mod marks;
 mod model;
@@ -8,10 +9,9 @@ mod overload;
 mod starts;
 mod unknown;
 
-use super::credit::Credit;
 use super::pacing::Pacing;
 use super::srd::SrdRate;
-use super::{Grant, Granter, Link, RateControl as _, Round, RoundMeter};
+use super::{Link, RateControl as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
 use crate::guards::Guards;
 use crate::ids::Ctx;
@@ -404,166 +404,6 @@ fn a_round_measures_between_acknowledgments() {
     meter.on_lost(1000, true);
     let lossy = (40..50).find_map(|i| step(&mut meter, i * 1000)).expect("a round ends");
     assert!(lossy.lost_permille > 100, "{}", lossy.lost_permille);
-}
-
-#[test]
-fn credit_counts_across_the_wrap_and_ignores_the_past() {
-    let mut credit = Credit::default();
-    credit.begin(2000);
-    credit.on_sent(1500);
-    assert_eq!(credit.room(), 500, "enough for one packet more, on credit");
-    credit.on_counter(100, 1 << 20);
-    assert_eq!(credit.room(), 500 + 6400);
-    credit.on_counter(90, 1 << 20);
-    credit.on_counter(100, 1 << 20);
-    assert_eq!(credit.room(), 6900, "an older counter and a repeated one grant nothing");
-    credit.on_counter(1_000_000, 10_000);
-    assert_eq!(credit.room(), 10_000, "what piles up is bounded");
-    credit.on_counter(1_000_001, 5_000);
-    assert_eq!(credit.room(), 10_000, "a lower limit takes nothing away");
-    credit.forget();
-    credit.on_sent(1500);
-    credit.forget();
-    credit.on_counter(1_000_101, 1 << 20);
-    assert_eq!(credit.room(), 6400 - 1500, "what was sent in advance is not forgotten");
-    let mut wrapped = Credit::default();
-    wrapped.begin(0);
-    for counter in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 9, 10] {
-        wrapped.on_sent(1 << 20);
-        wrapped.on_counter(counter, 1 << 40);
-    }
-    assert_eq!(wrapped.room(), ((1u64 << 32) + 10) * 64 - (5 << 20));
-}
-
-/// Takes all grants due until `end`; returns the bytes for each of `n` peers.
-fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
-    let mut got = vec![0; n];
-    while granter.next() <= end {
-        let now = granter.next();
-        if let Some(Grant { ctx, bytes }) = granter.poll(now) {
-            got[ctx.index()] += u64::from(bytes);
-            granter.on_backlog(now, ctx, u32::MAX, bytes);
-        }
-    }
-    got
-}
-
-#[test]
-fn grants_are_paced_and_equal() {
-    let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
-    assert_eq!(granter.next(), Time::NEVER);
-    for ctx in [0, 3, 1].map(Ctx) {
-        granter.on_backlog(Time(0), ctx, u32::MAX, 0);
-    }
-    let got = granted(&mut granter, 4, Time(1_000_000));
-    let total: u64 = got.iter().sum();
-    let exact = LINE / 1000 / 100 * 98;
-    assert!(total.abs_diff(exact) <= 2 * 4 * 4096, "{total} of {exact}");
-    assert_eq!(got[2], 0);
-    for ctx in [0, 1, 3] {
-        assert!(got[ctx].abs_diff(total / 3) <= 4 * 4096, "{got:?}");
-    }
-}
-
-#[test]
-fn grants_end_with_the_backlog_and_with_silence() {
-    let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(Time(0), Ctx(5), 6, 0);
-    let mut sum = 0;
-    while let Some(Grant { ctx: Ctx(5), bytes }) = granter.poll(granter.next()) {
-        sum += bytes;
-    }
-    assert!((6336..6464).contains(&sum), "{sum}: six packets with headers, in units of 64");
-    assert_eq!(granter.next(), Time::NEVER);
-    // A peer with an unbounded backlog gets grants ahead of its arrivals, up to a limit.
-    granter.on_backlog(Time(20_000), Ctx(7), u32::MAX, 0);
-    let mut ahead = 0;
-    while let Some(Grant { ctx: Ctx(7), bytes }) = granter.poll(granter.next()) {
-        ahead += u64::from(bytes);
-    }
-    assert!(ahead <= LINE / 5000 + 4 * 1056 + 64, "{ahead} bytes ahead of a silent peer");
-    granter.on_backlog(Time(9_000_000), Ctx(7), 100, 0);
-    granter.forget(Ctx(7));
-    granter.forget(Ctx(70_000));
-    assert_eq!(granter.poll(Time(9_000_000)), None, "a peer forgotten gets nothing");
-}
-
-/// However many peers say that they have much to send: until they send, all of them together hold
-/// what one may hold. Who has sent may hold as much again meanwhile.
-#[test]
-fn claims_alone_hold_no_more_than_one_peer() {
-    let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    let grants = |g: &mut Granter, now: Time| -> u64 {
-        core::iter::from_fn(|| g.poll(now.max(g.next()))).map(|g| u64::from(g.bytes)).sum()
-    };
-    let (one, grant) = (LINE / 5000, 4 * 1064);
-    (0..100).for_each(|ctx| granter.on_backlog(Time(0), Ctx(ctx), u32::MAX, 0));
-    let all = grants(&mut granter, Time(0));
-    assert!((one - grant..=one + grant).contains(&all), "{all} for claims, {one} for a peer");
-    let now = Time(300_000);
-    (0..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, 0));
-    assert_eq!(grants(&mut granter, now), 0, "the claims are repeated");
-    granter.on_backlog(now, Ctx(100), u32::MAX, 50_000);
-    let sender = grants(&mut granter, Time(400_000));
-    assert!((50_000..50_000 + grant).contains(&sender), "{sender} for who sent 50,000 bytes");
-    // A peer that is gone holds nothing, nor does one whose grants were forgotten in a silence.
-    (0..50).for_each(|ctx| granter.forget(Ctx(ctx)));
-    let now = Time(9_000_000);
-    (50..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, 0));
-    let again = grants(&mut granter, now);
-    assert!((one - grant..=one + grant).contains(&again), "{again} for the claims of the rest");
-}
-
-#[test]
-fn grants_that_a_silent_sender_lost_are_given_again() {
-    let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(Time(0), Ctx(0), 20, 0);
-    while granter.poll(granter.next()).is_some() {}
-    // Most of it did not fit into the sender's window. It speaks again as patience has it.
-    let later = Time(7_000_000);
-    granter.on_backlog(later, Ctx(0), 10, 1056);
-    assert!(granter.poll(later.max(granter.next())).is_some(), "nothing for ten packets more");
-}
-
-#[test]
-fn a_sender_without_credit_waits_and_recovers() {
-    let run = |granted: bool| {
-        let mut m = model(1, LINE);
-        m.senders[0].context.credits_begin();
-        m.senders[0].credited = true;
-        for i in 1..=100u32 {
-            // Half of what the line could carry.
-            let counter = if granted { i * 10_000 * (LINE / GB) as u32 / 2 / 64 } else { 0 };
-            m.senders[0].context.on_credit(counter);
-            m.run(Span(10_000));
-        }
-        m.senders[0].delivered * 100 / (LINE / 1000)
-    };
-    // No grants come: one first window is sent each time that nothing was in flight for two RTTs.
-    let free = run(false);
-    assert!((10..45).contains(&free), "{free} % of the line without any credit");
-    let granted = run(true);
-    assert!((45..60).contains(&granted), "{granted} % of the line with credits for a half");
-}
-
-/// The only sender is never short of credits; with a second one, grants are paced again.
-#[test]
-fn a_lone_peer_has_two_round_trips_in_hand() {
-    let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
-    let per_rtt = LINE * BASE.0 / 1_000_000_000;
-    let grants = |g: &mut Granter, now: Time| -> u64 {
-        core::iter::from_fn(|| g.poll(now)).map(|g| u64::from(g.bytes)).sum()
-    };
-    granter.on_backlog(Time(0), Ctx(0), u32::MAX, 0);
-    assert!(grants(&mut granter, Time(0)) < per_rtt, "others may just be starting");
-    granter.on_backlog(Time(BASE.0), Ctx(0), u32::MAX, 0);
-    let lone = grants(&mut granter, Time(BASE.0));
-    assert!((per_rtt..2 * per_rtt + 20_000).contains(&lone), "{lone}");
-
-    let now = Time(2 * BASE.0);
-    granter.on_backlog(now, Ctx(1), u32::MAX, 0);
-    granter.on_backlog(now, Ctx(0), u32::MAX, 100_000);
-    assert!(grants(&mut granter, now) < 20_000, "paced: one grant at a time");
 }
 
 /// With credits in force the queue is the fabric's, and losses without it are some path's.

@@ -44,7 +44,7 @@ impl<O: Observer> Lane<'_, O> {
         let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
         let back = self.win.inbound.on_packet(arrived, h.timestamp);
         debug_assert!(arrived <= self.now, "it waited no longer than since it arrived");
-        self.way.paths.ack_echoed(h.ack_echo);
+        self.way.paths.ack_echoed(self.now, h.ack_echo);
         if self.win.loss.is_stalled() {
             self.resume();
         }
@@ -54,7 +54,8 @@ impl<O: Observer> Lane<'_, O> {
             let counted =
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
-            self.shared.rx.granter.on_backlog(self.now, self.ci, h.backlog.packets_max(), bytes);
+            let (more, echo) = (h.backlog.packets_max(), self.way.paths.echo());
+            self.shared.rx.granter.on_backlog(self.now, self.ci, more, bytes, echo);
         }
         back
     }

@@ -256,7 +256,7 @@ impl<O: Observer> Lane<'_, O> {
         if credit_units > 0 {
             // Each context has a counter of its own; all contexts to the address share the credits.
             self.way.credit_total = self.way.credit_total.wrapping_add(credit_units);
-            self.way.paths.on_credit(self.way.credit_total);
+            self.way.paths.on_credit(self.now, self.way.credit_total);
         }
     }
 

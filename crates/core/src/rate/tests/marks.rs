@@ -49,6 +49,8 @@ fn rates(link: &Link, rounds: &[Round]) -> Vec<u64> {
 #[test]
 fn a_marked_first_round_ends_the_line_rate() {
     assert_eq!(rates(&LINK, &[MARKED]), [LINE / 5], "twice what was delivered");
+    let credited = Link { credited: true, ..LINK };
+    assert_eq!(rates(&credited, &[MARKED]), [LINE / 5], "the first window needs no credit");
     let little = Round { delivered: LINE / 100, ..MARKED };
     assert_eq!(rates(&LINK, &[little]), [LINE / 8], "an eighth at least, as after any cut");
     let most = Round { delivered: LINE * 3 / 4, ..MARKED };
@@ -66,7 +68,6 @@ fn a_start_is_left_alone_where_marks_or_deliveries_say_little() {
     assert_eq!(rates(&LINK, &[limited]), [LINE], "there was no more to send");
     let few = Round { packets: 7, ..MARKED };
     assert_eq!(rates(&LINK, &[few]), [LINE], "too few packets for a delivery rate");
-    assert_eq!(rates(&Link { credited: true, ..LINK }, &[MARKED]), [LINE], "credits govern it");
     let off = Guards::ALL.without(Guard::MarkedStart);
     assert_eq!(rates(&Link { guards: off, ..LINK }, &[MARKED]), [LINE], "turned off");
 }

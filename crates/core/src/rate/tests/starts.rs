@@ -57,6 +57,8 @@ fn whole() -> u64 {
 #[test]
 fn a_start_that_lost_packets_makes_the_next_first_window_smaller() {
     assert_eq!(window_after(&LINK, &[LOST]), whole() / 8, "to a tenth: 3 halvings");
+    let credited = Link { credited: true, ..LINK };
+    assert_eq!(window_after(&credited, &[LOST]), whole() / 8, "the first window needs no credit");
     let half = Round { delivered: LINE / 4, ..LOST };
     assert_eq!(window_after(&LINK, &[half]), whole() / 2, "twice what was delivered");
     let most = Round { delivered: LINE / 2, ..LOST };
@@ -74,8 +76,6 @@ fn a_start_says_nothing_where_it_lost_nothing_at_a_queue() {
     ] {
         assert_eq!(window_after(&LINK, &[round]), whole(), "{why}");
     }
-    let credited = Link { credited: true, ..LINK };
-    assert_eq!(window_after(&credited, &[LOST]), whole(), "credits govern it");
     let off = Link { guards: Guards::ALL.without(Guard::KnownStart), ..LINK };
     assert_eq!(window_after(&off, &[LOST]), whole(), "turned off");
     assert_eq!(window_after(&LINK, &[CLEAR, LOST]), whole(), "not in the start");
