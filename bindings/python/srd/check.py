@@ -19,11 +19,11 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable
 from typing import Any
 
-from . import _jobs, _tool
+from . import _jobs, _progress, _tool
 from ._native import SpecError, SrdError
+from ._progress import Progress
 
 __all__ = ["Failure", "Report", "SeedsFailed", "seeds"]
 
@@ -112,15 +112,14 @@ def seeds(
     keep: str | os.PathLike[str] | None = None,
     batch: int = 100,
     with_class: str | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> Report:
     """Checks the worlds of ``count`` seeds from ``first`` on, on any executor of
     ``concurrent.futures``.
 
-    executor, keep: as in ``srd.lab.sweep``. Workers need this package with its tool.
+    executor, keep, progress: as in ``srd.lab.sweep``, progress in seeds. Workers need this package with its tool.
     batch: seeds of one job. One world in twenty is run twice, the first of each job among them.
     with_class: only worlds with this class of faults, for example ``"Restart"``.
-    progress: called with the number of finished seeds and of all.
 
     Broken promises are not errors of this function: they are ``failures`` of the report.
     """
@@ -135,27 +134,29 @@ def seeds(
         job = (at, min(batch, first + count - at), with_class)
         arguments[_jobs.digest(["check", *job])] = (*job, _tool.build())
 
-    ended = 0
+    names = {key: f"seeds {at} to {at + n - 1}" for key, (at, n, *_) in arguments.items()}
+    done = 0
+    with _progress.shown(progress, "seeds") as told:
 
-    def told(key: str) -> None:
-        nonlocal ended
-        ended += arguments[key][1]
-        if progress is not None:
-            progress(ended, count)
+        def ended(key: str) -> None:
+            nonlocal done
+            done += arguments[key][1]
+            if told is not None:
+                told(done, count)
 
-    jobs = _jobs.Jobs(
-        _job,
-        arguments,
-        {key: f"seeds {at} to {at + n - 1}" for key, (at, n, *_) in arguments.items()},
-        executor=executor,
-        keep=keep,
-        writer="srd.check.seeds",
-        progress=told,
-    )
-    ended = sum(arguments[key][1] for key in jobs.done)
-    errors = jobs.run()
-    done = (json.loads(jobs.done[key]) for key in arguments if key in jobs.done)
-    report = _report(first, _sum(done))
+        jobs = _jobs.Jobs(
+            _job,
+            arguments,
+            names,
+            executor=executor,
+            keep=keep,
+            writer="srd.check.seeds",
+            progress=ended,
+        )
+        done = sum(arguments[key][1] for key in jobs.done)
+        errors = jobs.run()
+    texts = (json.loads(jobs.done[key]) for key in arguments if key in jobs.done)
+    report = _report(first, _sum(texts))
     if errors:
         raise SeedsFailed(report, errors)
     return report

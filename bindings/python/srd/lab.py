@@ -20,11 +20,12 @@ import json
 import os
 import pathlib
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from . import _jobs, _native, _tool
+from . import _jobs, _native, _progress, _tool
 from ._native import SpecError, SrdError
+from ._progress import Progress
 
 __all__ = ["Results", "SweepFailed", "experiments", "run", "show", "sweep"]
 
@@ -157,7 +158,7 @@ def run(
     seeds: int | str | None = None,
     threads: int | None = None,
     observe: bool = False,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> Results:
     """Runs an experiment in this process.
 
@@ -169,17 +170,19 @@ def run(
     seeds: number of seeds per case, or a range such as ``"101..200"``; as in the spec unless given.
     threads: runs at a time; one per processor unless given. Results do not depend on it.
     observe: record series over time, for ``page()``.
-    progress: called with the number of finished runs and of all.
+    progress: called with the number of finished runs and of all; ``True``: a bar on standard
+        error, ``False``: none; a bar in terminals and notebooks unless given.
     """
     options = _options(spec, quick, case, set, sweep)
-    runs = _native.lab_run(
-        os.fspath(spec),
-        **options,
-        seeds=_seeds(seeds),
-        threads=_threads(threads),
-        observe=observe,
-        progress=progress,
-    )
+    with _progress.shown(progress, "runs") as told:
+        runs = _native.lab_run(
+            os.fspath(spec),
+            **options,
+            seeds=_seeds(seeds),
+            threads=_threads(threads),
+            observe=observe,
+            progress=told,
+        )
     return Results(runs.csv(), pathlib.Path(spec).stem, _command([spec], options, seeds), runs)
 
 
@@ -205,7 +208,7 @@ def sweep(
     set: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Iterable[Any]] | None = None,
     seeds: int | str | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> Results:
     """Runs experiments on any executor of ``concurrent.futures``, one run a job.
 
@@ -215,7 +218,7 @@ def sweep(
         runs that it had are run again.
     keep: a file to which each finished run is appended. A sweep that was stopped goes on from it;
         runs of other experiments, options or builds in it are ignored.
-    progress: called with the number of finished runs and of all.
+    progress: as in ``run``.
 
     The other options are those of ``run``. The rows, and their hash, are the same on every
     executor.
@@ -230,20 +233,22 @@ def sweep(
             labels[key] = f"{spec}, case {label!r}, seed {seed}"
             arguments[key] = (os.fspath(spec), at, seed, options, _tool.build())
 
-    def told(key: str) -> None:
-        if progress is not None:
-            progress(len(jobs.done), len(arguments))
+    with _progress.shown(progress, "runs") as told:
 
-    jobs = _jobs.Jobs(
-        _job,
-        arguments,
-        labels,
-        executor=executor,
-        keep=keep,
-        writer="srd.lab.sweep",
-        progress=told,
-    )
-    errors = jobs.run()
+        def ended(key: str) -> None:
+            if told is not None:
+                told(len(jobs.done), len(arguments))
+
+        jobs = _jobs.Jobs(
+            _job,
+            arguments,
+            labels,
+            executor=executor,
+            keep=keep,
+            writer="srd.lab.sweep",
+            progress=ended,
+        )
+        errors = jobs.run()
     name = "sweep" if len(names) > 1 else pathlib.Path(names[0]).stem
     options = _options(names[0], quick, case, set, sweep)
     # Runs of one case together: their groups of flows are cases of their own behind it.

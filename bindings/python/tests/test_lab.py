@@ -1,9 +1,12 @@
 """The lab in Python: results, errors, sweeps on executors."""
 
 import concurrent.futures
+import contextlib
+import io
 import os
 import pathlib
 import pickle
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -116,6 +119,16 @@ class Lab(unittest.TestCase):
 
         with self.assertRaises(KeyboardInterrupt):
             lab.run(_smallest(), **{**SMALL, "seeds": 500}, progress=stop)
+
+
+    def test_a_bar_shows_what_is_done(self):
+        for progress, shows in [(True, True), (None, False), (False, False)]:
+            err = io.StringIO()
+            # Without tqdm, which draws its own.
+            hidden = {"tqdm": None, "tqdm.auto": None}
+            with mock.patch.dict(sys.modules, hidden), contextlib.redirect_stderr(err):
+                lab.run(_smallest(), **SMALL, progress=progress)
+            self.assertEqual("4 of 4 runs, 0 s left" in err.getvalue(), shows, err.getvalue())
 
 
 class Sweep(unittest.TestCase):
