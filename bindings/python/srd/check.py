@@ -117,7 +117,8 @@ def seeds(
     """Checks the worlds of ``count`` seeds from ``first`` on, on any executor of
     ``concurrent.futures``.
 
-    executor, keep, progress: as in ``srd.lab.sweep``, progress in seeds. Workers need this package with its tool.
+    executor, keep, progress: as in ``srd.lab.sweep``, with progress in seeds. Workers need this
+        package with its tool.
     batch: seeds of one job. One world in twenty is run twice, the first of each job among them.
     with_class: only worlds with this class of faults, for example ``"Restart"``.
 
