@@ -50,7 +50,10 @@ pub(super) struct Member {
 impl Member {
     pub fn new(plan: &Plan, host: usize, slot: u8) -> Self {
         let ip = ip_of(host as u32);
-        let cfg = EngineConfig { ip, slot, ..plan.config.clone() };
+        let mut cfg = EngineConfig { ip, slot, ..plan.config.clone() };
+        if host == 0 {
+            cfg.rate.line_bytes_per_sec = plan.line_of_receiver();
+        }
         let rng = Rng::from_seed(plan.seed ^ (host as u64) << 8 ^ u64::from(slot));
         let now = Time(0);
         let watch = Watch { steps: 0, max: plan.steps_max(), longest: 0 };

@@ -354,7 +354,17 @@ impl Plan {
         self.bases_ns.len()
     }
 
-    /// Line rate of all ports in bytes per second.
+    /// Line rate of the receiver's port in bytes per second: that of all ports, or what the
+    /// bottleneck before it passes, if that is more.
+    pub(super) fn line_of_receiver(&self) -> u64 {
+        let most = match self.kind {
+            Kind::Lifted { .. } => LIFTED_TIMES * self.rate,
+            _ => self.rate,
+        };
+        most.max(self.line())
+    }
+
+    /// Line rate of the senders' ports in bytes per second.
     pub(super) fn line(&self) -> u64 {
         self.config.rate.line_bytes_per_sec
     }

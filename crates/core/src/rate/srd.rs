@@ -236,11 +236,7 @@ impl SrdRate {
         self.short = if short { self.short.saturating_add(1) } else { 0 };
         let clear = queue * CLEAR_QUEUE < target;
         self.clear = if clear { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
-        // Credits fill the last hop on purpose.
-        let marked = round.marked_all
-            && !link.credited
-            && guards.has(Guard::MarkedOn)
-            && !planted!(MarksUncounted);
+        let marked = round.marked_all && guards.has(Guard::MarkedOn) && !planted!(MarksUncounted);
         let kept = if planted!(MarksKept) { self.marked } else { 0 };
         self.marked = if marked { (self.marked + 1).min(MARKED_ROUNDS) } else { kept };
         let short = self.short >= SHORT_ROUNDS && guards.has(Guard::Short);

@@ -101,7 +101,7 @@ fn marks_of_all_packets_that_do_not_end_lower_the_rate() {
     assert!(rate(&rounds(28)) < LINE / 2, "half within a dozen rounds");
     assert_eq!(rate(&rounds(200)), Link::rate(LINK.burst, LINK.srtt_ns), "a burst per round trip");
     let credited = Link { credited: true, ..LINK };
-    assert_eq!(rates(&credited, &rounds(28))[27], LINE, "credits fill the last hop on purpose");
+    assert!(rates(&credited, &rounds(28))[27] < LINE / 2, "credits make no difference");
     let off = Guards::ALL.without(Guard::MarkedOn).without(Guard::MarkedStart);
     assert_eq!(rates(&Link { guards: off, ..LINK }, &rounds(28))[27], LINE, "turned off");
 }
