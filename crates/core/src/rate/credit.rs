@@ -35,14 +35,19 @@ pub(crate) struct Credit {
 /// with packets of up to `packet` bytes and round trips of `rtt`.
 pub(super) fn stale(packet: u32, line_bytes_per_sec: u64, rtt: Span) -> Span {
     let packets = u64::from(GRANT_STALE_PKTS) * u64::from(packet) * 1_000_000_000;
-    let trips = rtt.min(GRANT_RTT_MAX).scale(GRANT_STALE_RTTS, 1);
-    GRANT_STALE.max(Span(packets / line_bytes_per_sec.max(1))).max(trips)
+    GRANT_STALE.max(Span(packets / line_bytes_per_sec.max(1))).max(stale_rtts(rtt))
+}
+
+/// The least of [`stale`] that a round trip asks for.
+pub(super) fn stale_rtts(rtt: Span) -> Span {
+    rtt.min(GRANT_RTT_MAX).scale(GRANT_STALE_RTTS, 1)
 }
 
 /// Bytes of grants that a peer may hold unused, beside a least number of packets.
 pub(crate) fn grants_ahead(line_bytes_per_sec: u64, rtt: Span) -> u64 {
     let ahead = GRANT_AHEAD.max(rtt.min(GRANT_RTT_MAX).scale(GRANT_LONE_RTTS, 1));
-    (u128::from(line_bytes_per_sec) * u128::from(ahead.0) / 1_000_000_000) as u64
+    // At most 400 Gb/s for 200 ms.
+    line_bytes_per_sec.saturating_mul(ahead.0) / 1_000_000_000
 }
 
 /// Silence after which a sender drops what it did not use. It is less than [`stale`] by 1/8, 125 us
@@ -112,8 +117,11 @@ impl Credit {
     }
 
     /// A packet arrived.
+    #[inline(always)]
     pub(crate) fn on_acked(&mut self, bytes: u32) {
-        self.free = self.free.saturating_sub(kib(bytes.into()));
+        if self.free > 0 {
+            self.free = self.free.saturating_sub(kib(bytes.into()));
+        }
     }
 
     /// A packet was lost: what it needed is there again, because the receiver still counts it as

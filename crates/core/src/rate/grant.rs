@@ -1,7 +1,7 @@
 //! Credits at the receiver: grants for the last hop, given in turn to the peers that have data to
 //! send.
 
-use super::credit::{grants_ahead, stale};
+use super::credit::{grants_ahead, stale, stale_rtts};
 use crate::ids::Ctx;
 use crate::params::ns32;
 use crate::time::{Span, Time};
@@ -47,9 +47,12 @@ impl Demand {
         }
     }
 
-    /// Silence after which the grants of the peer count no longer.
-    fn stale(&self, packet: u32, line: u64) -> Span {
-        stale(packet, line, Span(self.echo_ns.into()))
+    /// Whether the peer has been silent for so long that its grants count no longer: for at least
+    /// `stale_least`, which holds for short round trips, and for some of its own.
+    #[inline(always)]
+    fn is_silent(&self, now: Time, stale_least: Span) -> bool {
+        let silence = now.since_wire(self.heard);
+        silence > stale_least && silence > stale_rtts(Span(self.echo_ns.into()))
     }
 
     /// Most bytes that the peer may hold, `least` of them in any case.
@@ -94,6 +97,8 @@ pub struct Granter {
     /// Whether the host drains less than the line rate.
     slow: bool,
     packet: u32,
+    /// Silence after which grants count no longer, where round trips are short.
+    stale_least: Span,
     /// Most bytes of one grant.
     grant: u32,
     /// Time that grants may be behind: what a turn of the engine came too late is granted at once.
@@ -134,6 +139,7 @@ impl Granter {
             line: GRANT_SHARE.of(line_bytes_per_sec).max(1),
             slow: false,
             packet,
+            stale_least: stale(packet, GRANT_SHARE.of(line_bytes_per_sec).max(1), Span::ZERO),
             grant: GRANT_PACKETS * packet,
             late: Span::ZERO,
             noise_ns: 0,
@@ -215,12 +221,11 @@ impl Granter {
             self.peers.resize(i + 1, Demand::NEW);
         }
         let packet = self.packet;
-        let line = self.line;
         let peer = &mut self.peers[i];
         self.unearned -= peer.unearned();
         // Grants from before a silence count no longer: they may be lost, and the sender drops them
         // after a silence that is a little shorter.
-        if now.since_wire(peer.heard) > peer.stale(packet, line) {
+        if peer.is_silent(now, self.stale_least) {
             peer.ahead = 0;
         }
         peer.echo_ns = ns32(echo);
@@ -287,7 +292,7 @@ impl Granter {
         while let Some(first) = self.pop() {
             let grant = self.grant;
             let peer = &mut self.peers[first as usize];
-            if peer.ahead > 0 && now.since_wire(peer.heard) > peer.stale(self.packet, self.line) {
+            if peer.ahead > 0 && peer.is_silent(now, self.stale_least) {
                 // The peer is silent although it holds grants: it gets no more until a packet of it
                 // arrives.
                 self.wanting -= u32::from(peer.wanted > 0);
