@@ -103,7 +103,7 @@ pub struct RateConfig {
     /// For [`RatePolicy::Fixed`].
     pub inflight_fixed_bytes: u64,
     /// Grant and obey receiver credits, if the peer does so as well and both know the rate of their
-    /// port.
+    /// port. Off by default.
     pub credits: bool,
     /// What is signalled when a host falls behind, and how senders react. It takes effect if both
     /// ends have a policy other than [`HostPolicy::Off`].
@@ -320,7 +320,7 @@ impl EngineConfig {
                 burst_bytes: 65_536,
                 rate_fixed_bytes_per_sec: 1_250_000_000,
                 inflight_fixed_bytes: 1 << 20,
-                credits: true,
+                credits: false,
                 host_policy: HostPolicy::Budget,
             },
             loss: LossConfig {
@@ -376,7 +376,6 @@ impl EngineConfig {
         c.mtu_search = false;
         c.rate.line_bytes_per_sec = line_bytes_per_sec;
         c.rate.rtt_initial = rtt;
-        c.rate.credits = false;
         c.rate.target_min = Span::from_us(4);
         c.rate.noise_max = Span::ZERO;
         c.rate.burst_bytes = 2 * u32::from(mtu);

@@ -40,7 +40,7 @@ pub struct SrdSetup {
     pub window: u32,
     /// Whether to use one path per peer instead of 64.
     pub one_path: bool,
-    /// Whether receivers grant credits, as they do by default.
+    /// Whether receivers grant credits.
     pub credits: bool,
     /// Whether the devices are not told the rate of their ports.
     pub unknown_rate: bool,
@@ -62,7 +62,7 @@ impl Default for SrdSetup {
             processes: 1,
             window: 64,
             one_path: false,
-            credits: true,
+            credits: false,
             unknown_rate: false,
             rcvbuf: None,
             trace: None,
@@ -180,8 +180,8 @@ impl SrdSide {
         if let Some(slow) = self.setup.slow.filter(|s| s.ping.to == host) {
             command.args(["--drain", &slow.bits_per_sec.to_string()]);
         }
-        if !self.setup.credits {
-            command.arg("--no-credits");
+        if self.setup.credits {
+            command.arg("--credits");
         }
         if self.setup.unknown_rate {
             command.arg("--unknown-rate");
