@@ -4,13 +4,13 @@
 //! most once per second from the counters of the device's status.
 
 use crate::{AsyncEvent, DeviceCounters, nic::Nic, settings::setting};
-use log::{Level, LevelFilter, log};
+use log::{Level, LevelFilter, Log, Metadata, Record, log};
 use srd_core::{Span, Time};
 use srd_seal::Policy;
 use srd_share::status::{Counter, Status};
 use std::{
     fs::File,
-    io::Write,
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     process,
@@ -45,28 +45,57 @@ pub fn log_from_env() -> Result<(), String> {
             ));
         }
     };
-    let mut builder = env_logger::Builder::new();
-    builder.filter_level(LevelFilter::Off).filter_module(TARGET, level).format(|out, line| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (pid, level) = (process::id(), line.level().as_str().to_ascii_lowercase());
-        let (s, ms) = (now.as_secs(), now.subsec_millis());
-        writeln!(out, "{s}.{ms:03} srd[{pid}] {level}: {}", line.args())
-    });
+    let mut file = None;
     if let Some(path) = setting(FILE_VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
-        let file = File::options().append(true).create(true).mode(0o600).open(&path);
-        let file = file.map_err(|e| {
+        let opened = File::options().append(true).create(true).mode(0o600).open(&path);
+        file = Some(opened.map_err(|e| {
             format!(
                 "{FILE_VARIABLE}={} cannot be opened ({e}): name a file in a folder that exists \
                  and that this user may write to",
                 path.display()
             )
-        })?;
-        builder.target(env_logger::Target::Pipe(Box::new(file)));
+        })?);
     }
     // An error says that there is a logger already.
-    let _ = builder.try_init();
+    if log::set_boxed_logger(Box::new(Lines { level, file })).is_ok() {
+        log::set_max_level(level);
+    }
     Ok(())
+}
+
+/// Writes lines. It needs no thread-local value that ends with its thread, as the loggers that we
+/// know do: such a value takes the lock of the dynamic loader. A program that unloads the library
+/// which closes a device holds that lock, and waits for the threads of the device, whose first line
+/// may be that of their end.
+struct Lines {
+    level: LevelFilter,
+    /// Standard error without.
+    file: Option<File>,
+}
+
+impl Log for Lines {
+    fn enabled(&self, line: &Metadata<'_>) -> bool {
+        line.level() <= self.level && line.target().starts_with(TARGET)
+    }
+
+    fn log(&self, line: &Record<'_>) {
+        if !self.enabled(line.metadata()) {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (pid, level) = (process::id(), line.level().as_str().to_ascii_lowercase());
+        let (s, ms) = (now.as_secs(), now.subsec_millis());
+        let text = format!("{s}.{ms:03} srd[{pid}] {level}: {}\n", line.args());
+        // One call for a line, so that processes do not write into each other's. Nobody can be
+        // told of an error.
+        let _ = match &self.file {
+            Some(file) => (&*file).write_all(text.as_bytes()),
+            None => io::stderr().write_all(text.as_bytes()),
+        };
+    }
+
+    fn flush(&self) {}
 }
 
 /// A device was opened.

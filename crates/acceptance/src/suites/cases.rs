@@ -143,7 +143,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "Open MPI, 4 ranks on 2 hosts, two shards per device, up to 1 MiB",
         needs: "mpicc",
-        short: false,
+        short: true,
         travels: true,
         run: |f| mpi_sharded(f, "1048576"),
     },
