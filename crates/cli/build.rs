@@ -2,7 +2,8 @@
 //! outside of a repository, it is not known; changes after the commit are not seen.
 //!
 //! With the feature `libraries` it also builds the drop-in libraries, which the tool then contains:
-//! `cargo install` installs programs and nothing else.
+//! `cargo install` installs programs and nothing else. A build for tests does without, and so does
+//! one for another kind of machine, for which they would have to be built otherwise.
 
 use std::{
     env, fs,
@@ -52,22 +53,22 @@ fn main() {
     }
     let commit = commit.as_deref().unwrap_or("unknown");
     println!("cargo::rustc-env=SRD_VERSION={} (commit {commit})", env!("CARGO_PKG_VERSION"));
-    if env::var_os("CARGO_FEATURE_LIBRARIES").is_some() {
-        libraries();
+    println!("cargo::rerun-if-env-changed={BUILT}");
+    println!("cargo::rustc-check-cfg=cfg(contains_libraries)");
+    let built = env::var_os(BUILT).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let wanted = env::var_os("CARGO_FEATURE_LIBRARIES").is_some()
+        && variable("HOST") == variable("TARGET")
+        && (built.is_some() || variable("PROFILE") == "release");
+    if wanted {
+        println!("cargo::rustc-cfg=contains_libraries");
+        libraries(built, Path::new(&variable("OUT_DIR")));
     }
 }
 
 /// Puts the libraries, without debug information, into the folder `libraries` of `OUT_DIR`.
-fn libraries() {
-    let variable = |name: &str| env::var(name).unwrap_or_default();
-    assert!(
-        variable("HOST") == variable("TARGET"),
-        "the feature `libraries` builds for this machine only; for others see `./x wheel --arch`"
-    );
-    let out = PathBuf::from(variable("OUT_DIR"));
-    println!("cargo::rerun-if-env-changed={BUILT}");
-    let given = env::var_os(BUILT).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let built = given.unwrap_or_else(|| {
+fn libraries(built: Option<PathBuf>, out: &Path) {
+    let built = built.unwrap_or_else(|| {
         let built = out.join("verbs");
         build(&built, &out.join("target"));
         built

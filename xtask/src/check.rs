@@ -57,7 +57,7 @@ fn all(minutes: u64) -> Result {
     let first = (commit >> 24).to_string();
     check(&["--first", &first, "--minutes", &minutes.to_string()])?;
     let planted = build(Some(PLANTED))?;
-    let tool = tools::build_release("srd-cli", "srd")?;
+    let tool = tools::build_tool()?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
     detected(&planted, sample(commit, &bugs))

@@ -70,7 +70,7 @@ pub fn run(args: &mut Args) -> Result {
 /// `prebuild`: builds the programs of the steps after the tests. Half of the time of the tests is
 /// spent waiting, so that a run of this command beside them, at the lowest priority, costs little.
 pub fn prebuild() -> Result {
-    tools::build_release("srd-cli", "srd")?;
+    tools::build_tool()?;
     verbs::build(None)?;
     check::prebuild()?;
     instructions::prebuild()?;

@@ -56,7 +56,7 @@ impl Plan {
 pub fn run_command(args: &mut Args) -> Result {
     if args.flag("--net") {
         args.end()?;
-        let program = tools::build_release("srd-cli", "srd")?;
+        let program = tools::build_tool()?;
         return run(&mut command(&program.to_string_lossy(), &["net", "demo"]));
     }
     if !args.flag("--copy") {
@@ -85,7 +85,7 @@ pub fn gate() -> Result {
 }
 
 fn show(plan: &Plan) -> Result {
-    let program = tools::build_release("srd-cli", "srd")?.to_string_lossy().into_owned();
+    let program = tools::build_tool()?.to_string_lossy().into_owned();
     let folder = Folder::make()?;
     let original = folder.0.join("original.bin");
     random_file(&original, plan.mib << 20)?;

@@ -28,7 +28,7 @@ pub fn run_command(args: &mut Args) -> Result {
 
 /// Runs the reduced set and compares it with the tables, or rewrites them.
 pub fn compare(update: bool) -> Result {
-    let program = tools::build_release("srd-cli", "srd")?.to_string_lossy().into_owned();
+    let program = tools::build_tool()?.to_string_lossy().into_owned();
     let line = ["lab", "run", "all", "--quick", "--no-cost"];
     println!("$ srd {}", line.join(" "));
     let new = output(&mut command(&program, &line))?;

@@ -15,7 +15,7 @@ pub fn run_command(args: &mut Args) -> Result {
     run(&mut cargo(&["build", "--release", "-p", "srd-datapath", "--example", "raw"]))?;
     if options.iter().any(|o| o == "--peers") {
         // Programs for libfabric run over SRD by these.
-        tools::build_release("srd-cli", "srd")?;
+        tools::build_tool()?;
         verbs::build(None)?;
     }
     let secure = |o: &String| {

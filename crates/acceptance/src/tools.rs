@@ -44,6 +44,17 @@ pub fn host() -> Result<String> {
 
 /// Builds a package's binary in release mode and returns its path.
 pub fn build_release(package: &str, binary: &str) -> Result<std::path::PathBuf> {
-    run(&mut crate::process::cargo(&["build", "--release", "-p", package, "--bin", binary]))?;
+    build(package, binary, &[])
+}
+
+/// Builds the tool `srd` in release mode and returns its path. It contains no drop-in libraries:
+/// they are files beside it.
+pub fn build_tool() -> Result<std::path::PathBuf> {
+    build("srd-cli", "srd", &["--no-default-features"])
+}
+
+fn build(package: &str, binary: &str, options: &[&str]) -> Result<std::path::PathBuf> {
+    let mut line = crate::process::cargo(&["build", "--release", "-p", package, "--bin", binary]);
+    run(line.args(options))?;
     Ok(crate::process::target_dir().join("release").join(binary))
 }

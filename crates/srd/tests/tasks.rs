@@ -230,18 +230,22 @@ fn a_waker_that_panics_does_no_harm_to_the_device() {
 struct InWake {
     task: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     again: AtomicBool,
+    done: AtomicBool,
 }
 
 impl InWake {
     fn start(task: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
         let task = Mutex::new(Some(Box::pin(task) as _));
-        let this = Arc::new(Self { task, again: AtomicBool::new(false) });
+        let [again, done] = [false, false].map(AtomicBool::new);
+        let this = Arc::new(Self { task, again, done });
         Waker::from(Arc::clone(&this)).wake();
         this
     }
 
+    /// Whether the task has ended. It takes no lock: `wake` counts on whoever holds the task to
+    /// look at `again` afterwards.
     fn is_done(&self) -> bool {
-        self.task.try_lock().is_ok_and(|task| task.is_none())
+        self.done.load(Ordering::SeqCst)
     }
 }
 
@@ -256,6 +260,7 @@ impl Wake for InWake {
             let waker = Waker::from(Arc::clone(&self));
             if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
                 *place = None;
+                self.done.store(true, Ordering::SeqCst);
             }
         }
     }

@@ -160,7 +160,7 @@ fn by_dpkg(parts: &Parts) -> Result {
 fn by_cargo(parts: &Parts) -> Result {
     let folder = stage("check-cargo")?;
     let mut line = cargo(&["install", "--quiet", "--debug", "--offline", "--locked"]);
-    line.args(["--path", "crates/cli", "--features", "libraries", "--root"]).arg(&folder);
+    line.args(["--path", "crates/cli", "--root"]).arg(&folder);
     run(line.env("SRD_BUILT_LIBRARIES", std::path::absolute(&parts.verbs).unwrap_or_default()))?;
     let tool = text(&folder.join("bin/srd"));
     let mut c = command(&tool, &["run", "--allow-fallback", "--", &tool, "env"]);

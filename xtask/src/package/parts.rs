@@ -46,7 +46,7 @@ pub struct Parts {
 impl Parts {
     /// Builds the tool and the drop-in libraries.
     pub fn build_dropin() -> Result<Self> {
-        let srd = tools::build_release("srd-cli", "srd")?;
+        let srd = tools::build_tool()?;
         let (c, python, help) = (None, None, None);
         let (compiler, arch) = ("cc".into(), ARCH.into());
         Ok(Self { srd, verbs: verbs::build(None)?, c, python, compiler, arch, help })
@@ -89,7 +89,7 @@ impl Parts {
             fs::copy(&from, &to).map_err(|e| format!("{}: {e}", from.display()))?;
             Ok::<PathBuf, String>(to)
         };
-        let srd = build(&["-p", "srd-cli", "--bin", "srd"], "srd")?;
+        let srd = build(&["-p", "srd-cli", "--no-default-features", "--bin", "srd"], "srd")?;
         let python = Some(build(&["-p", "srd-python", "--lib"], NATIVE)?);
         let verbs = verbs::build_by(&by, Some(folder.join("verbs")))?;
         let mut parts = Self {

@@ -67,7 +67,7 @@ pub fn run_command(args: &mut Args) -> Result {
 fn tools_of(srd: Option<PathBuf>, verbs: Option<PathBuf>) -> Result<Tools> {
     let srd = match srd {
         Some(program) => program,
-        None => tools::build_release("srd-cli", "srd")?,
+        None => tools::build_tool()?,
     };
     let verbs = match verbs {
         Some(folder) => folder,

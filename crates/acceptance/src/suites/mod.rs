@@ -159,7 +159,7 @@ fn acceptance(wanted: &Wanted) -> Result {
     let suites = wanted.suites.open()?;
     let srd = match &given.srd {
         Some(program) => program.clone(),
-        None => tools::build_release("srd-cli", "srd")?,
+        None => tools::build_tool()?,
     };
     let verbs = match &given.verbs {
         Some(folder) => folder.clone(),

@@ -12,9 +12,9 @@ use std::{
 };
 
 /// Names and contents; none in a tool that is installed with the libraries beside it.
-#[cfg(not(feature = "libraries"))]
+#[cfg(not(contains_libraries))]
 const CONTAINED: &[(&str, &[u8])] = &[];
-#[cfg(feature = "libraries")]
+#[cfg(contains_libraries)]
 const CONTAINED: &[(&str, &[u8])] = {
     macro_rules! contained {
         ($($name:literal),*) => {

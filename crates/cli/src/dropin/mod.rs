@@ -294,8 +294,8 @@ pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
         Some(dir) => absolute(&dir),
         None => Err(Failure::new(
             "libibverbs.so.1 and libefa.so.1 of software SRD are not installed with this program. \
-             In a checkout, `cargo install --path crates/cli --features libraries` makes a program \
-             that contains them, and `./x install --prefix ~/.local` installs all; or build them \
+             In a checkout, `cargo install --path crates/cli` makes a program that contains them, \
+             and `./x install --prefix ~/.local` installs all; or build them \
              with `cargo xtask verbs --out DIR`, and name the folder with --verbs-dir or \
              SRD_VERBS_DIR",
         )),
