@@ -9,6 +9,11 @@ use srd_wire::{ACK_ECHOES_MAX, Echo, Header};
 /// Largest number of packets that does not count as a burst.
 const ALONE_MAX: u16 = 2;
 
+/// Answers in time, less those that did not come, that are counted at most, and from which on the
+/// next one is likely.
+const ANSWERS_MAX: u8 = 3;
+const ANSWERS_LIKELY: u8 = 2;
+
 /// A received packet whose timing the next acknowledgment echoes.
 #[derive(Clone, Copy, Debug)]
 struct PendingEcho {
@@ -45,6 +50,13 @@ pub(crate) struct AckState {
     /// Whether the sender seems to have missed an acknowledgment: the next one is then repeated on
     /// another path than the usual ones.
     repeat: Repeat,
+    /// Whether the acknowledgment of a burst waits for an answer that carries it.
+    awaits_answer: bool,
+    /// Answers that came soon enough to carry such an acknowledgment, less those that did not:
+    /// 0 to [`ANSWERS_MAX`].
+    answers: u8,
+    /// When a burst may be acknowledged again without waiting for an answer, in units of 16 ns.
+    next_end: u32,
 }
 
 impl Default for AckState {
@@ -56,6 +68,9 @@ impl Default for AckState {
             changed: None,
             end: None,
             repeat: Repeat::No,
+            awaits_answer: false,
+            answers: 0,
+            next_end: 0,
         }
     }
 }
@@ -133,6 +148,48 @@ impl AckState {
             self.end = None;
         }
         reached
+    }
+
+    /// The sender's burst is complete, and it waits for the acknowledgment. If the program here is
+    /// likely to answer within `delay`, the answer is to carry it. Otherwise it leaves at once, but
+    /// not twice within `delay`: small messages that follow each other share one.
+    pub fn hasten_end(&mut self, now: Time, delay: Span) {
+        self.awaits_answer = self.answers >= ANSWERS_LIKELY;
+        if self.awaits_answer {
+            self.hasten(now, delay);
+            return;
+        }
+        let at = now + self.until_next_end(now, delay).unwrap_or(Span::ZERO).min(delay);
+        if at < self.due {
+            self.due = at;
+            self.next_end = (at + delay).to_wire();
+        }
+    }
+
+    /// Time until the next burst may be acknowledged without waiting for an answer, if it is not
+    /// long past.
+    fn until_next_end(&self, now: Time, delay: Span) -> Option<Span> {
+        let units = self.next_end.wrapping_sub(now.to_wire());
+        let until = Span(u64::from(units) << 4);
+        (until <= delay.scale(2, 1)).then_some(until)
+    }
+
+    /// A packet with data leaves for the sender of the burst.
+    #[inline]
+    pub fn note_answer(&mut self, now: Time, delay: Span) {
+        let soon = || self.until_next_end(now, delay).is_some();
+        if self.awaits_answer || self.answers < ANSWERS_LIKELY && soon() {
+            self.awaits_answer = false;
+            self.answers = (self.answers + 1).min(ANSWERS_MAX);
+            // Each burst has one answer.
+            self.next_end = now.to_wire().wrapping_sub(1);
+        }
+    }
+
+    /// An acknowledgment leaves in a packet of its own.
+    pub fn note_unanswered(&mut self) {
+        self.answers -= u8::from(self.awaits_answer && self.answers > 0);
+        self.awaits_answer = false;
     }
 
     /// The echoes of an acknowledgment that is sent now.
@@ -237,6 +294,59 @@ mod tests {
         assert!(!a.end_reached(Psn(u32::MAX)), "PSN u32::MAX itself is missing");
         assert!(a.end_reached(Psn(0)), "across the wrap");
         assert!(!a.end_reached(Psn(1)));
+    }
+
+    const DELAY: Span = Span(4800);
+
+    /// A burst ends at `now`. Returns when it is acknowledged.
+    fn ended(a: &mut AckState, now: Time) -> Time {
+        a.note_psn(now, Psn(5), &AckConfig { every: 8, delay_max: Span(50_000), ..CFG });
+        a.hasten_end(now, DELAY);
+        a.due()
+    }
+
+    /// One leaves at once, those of small messages that follow each other share one.
+    #[test]
+    fn the_end_of_a_burst_is_acknowledged_at_once_but_not_too_often() {
+        let mut a = AckState::default();
+        let mut now = Time(1 << 30);
+        for _ in 0..5 {
+            assert_eq!(ended(&mut a, now), now);
+            (a.note_unanswered(), a.sent(now, None));
+            for soon in [800, 1600, 3200] {
+                assert_eq!(ended(&mut a, now + Span(soon)), now + DELAY);
+            }
+            (a.note_unanswered(), a.sent(now + DELAY, None));
+            assert_eq!(ended(&mut a, now + Span(6400)), now + DELAY.scale(2, 1), "{a:?}");
+            (a.note_unanswered(), a.sent(now + DELAY.scale(2, 1), None));
+            now += Span(48_000);
+        }
+    }
+
+    #[test]
+    fn answers_carry_the_acknowledgment_once_they_are_likely() {
+        let mut a = AckState::default();
+        let mut now = Time(1 << 30);
+        let mut exchange = |a: &mut AckState, answered: bool| {
+            now += Span(32_000);
+            let at = ended(a, now);
+            if at == now {
+                (a.note_unanswered(), a.sent(now, None));
+            }
+            let later = now + Span(1600);
+            if answered {
+                a.note_answer(later, DELAY);
+                a.note_answer(later, DELAY);
+            }
+            if at > now {
+                (a.note_unanswered(), a.sent(later, None));
+            }
+            at.since(now)
+        };
+        assert_eq!([true; 2].map(|y| exchange(&mut a, y)), [Span::ZERO; 2]);
+        assert_eq!([true; 3].map(|y| exchange(&mut a, y)), [DELAY; 3]);
+        assert_eq!([false, true, true].map(|y| exchange(&mut a, y)), [DELAY; 3], "one was late");
+        assert_eq!([false; 4].map(|y| exchange(&mut a, y))[2..], [Span::ZERO; 2], "nobody answers");
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         // The last packet of a burst is often not the last to arrive.
         if self.win.ack.end_reached(self.win.rx_window.cum()) {
-            self.win.ack.hasten(self.now, cfg.delay_requested);
+            self.win.ack.hasten_end(self.now, cfg.delay_requested);
         }
         if judged.verdict != Verdict::Ok && !planted!(VerdictNotKept) {
             self.win.verdicts.insert(p, judged.verdict);

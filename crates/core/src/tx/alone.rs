@@ -39,6 +39,7 @@ impl<O: Observer> Lane<'_, O> {
         let alone = Alone { body: Body::Ack, flags: Flags::ACK_BLOCK, path, padded_len: 0 };
         self.emit_alone(&alone, out);
         self.shared.counters.ack_pkts += 1;
+        self.win.ack.note_unanswered();
         let tx_num = self.peer.tx_num_next().prev();
         self.ack_left(path, tx_num, rest);
         self.ack_schedule();

@@ -72,6 +72,7 @@ impl<O: Observer> Lane<'_, O> {
             payload,
             padded_len: 0,
         });
+        self.win.ack.note_answer(self.now, self.shared.cfg.ack.delay_requested);
         if with_ack {
             self.ack_left(path, tx_num, None);
         }
