@@ -103,7 +103,7 @@ pub struct RateConfig {
     /// For [`RatePolicy::Fixed`].
     pub inflight_fixed_bytes: u64,
     /// Grant and obey receiver credits, if the peer does so as well and both know the rate of their
-    /// port. Off by default.
+    /// port.
     pub credits: bool,
     /// What is signalled when a host falls behind, and how senders react. It takes effect if both
     /// ends have a policy other than [`HostPolicy::Off`].
@@ -320,7 +320,7 @@ impl EngineConfig {
                 burst_bytes: 65_536,
                 rate_fixed_bytes_per_sec: 1_250_000_000,
                 inflight_fixed_bytes: 1 << 20,
-                credits: false,
+                credits: true,
                 host_policy: HostPolicy::Budget,
             },
             loss: LossConfig {

@@ -101,7 +101,7 @@ impl<O: Observer> Engine<O> {
         let h = &packet.header;
         let mut lane = self.lane(now, ci);
         debug_assert!(lane.peer.handshake().knows_peer(), "who is open knows its peer");
-        let tx_num = match lane.tx_num_take_in(h) {
+        let (tx_num, passed) = match lane.tx_num_take_in(h) {
             Ok(n) => n,
             Err(reason) => {
                 // If many numbers were refused in a row, or two because they are too far ahead, one
@@ -114,7 +114,7 @@ impl<O: Observer> Engine<O> {
                 return Err(reason);
             }
         };
-        let back = lane.heard(meta, packet);
+        let back = lane.heard(meta, packet, passed);
         if let Some(ack) = packet.ack {
             lane.peer.reports_mut().ack_heard(h.tx_num as u16);
             lane.ack_received(Arrival { waited: meta.waited, back, tx_num }, ack)?;

@@ -8,14 +8,14 @@ use super::set::{PathSet, PathState};
 use super::share::Share;
 use super::{Gate, PathMask, PathStats};
 use crate::params::Params;
-use crate::rate::credit::Credit;
+use crate::rate::credit::{Credit, kept};
 use crate::rate::pacing::Pacing;
 use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, FLOW_TURN_PKTS, HOST_COVERED, HOST_NS_MAX,
-    HOST_RTT_LEAST_MAX, PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
+    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, FLOW_TURN_PKTS, GRANT_STALE, HOST_COVERED,
+    HOST_NS_MAX, HOST_RTT_LEAST_MAX, PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -55,8 +55,10 @@ pub(crate) struct ActivePaths {
     /// Packets acknowledged beyond those that echoes account for; below zero, echoes account for
     /// more.
     pub unproven: i32,
-    /// Lone packets sent on a path because it was clean some time ago.
+    /// Lone packets sent on a path because it was clean before.
     pub lone: u32,
+    /// The path that was chosen last.
+    pub path_last: u8,
     /// A probe of another path is to be sent.
     pub explore: bool,
     /// This engine's share of the host's rate to the address.
@@ -92,6 +94,7 @@ impl ActivePaths {
             app_limited: false,
             unproven: 0,
             lone: 0,
+            path_last: 0,
             explore: false,
             share: Share::ALONE,
         };
@@ -153,14 +156,22 @@ impl ActivePaths {
 
     /// First window of a context in bytes. It needs no credit.
     pub(crate) fn window_first(p: &Params, rtt_ns_min: u32) -> u64 {
-        let link = Self::link(p, rtt_ns_min, 0);
-        RateState::new(p, || link.view(Time(0), 0)).inflight_max(&link)
+        Self::window_of(p, &Self::link(p, rtt_ns_min, 0))
+    }
+
+    fn window_of(p: &Params, link: &Link) -> u64 {
+        RateState::new(p, || link.view(Time(0), 0)).inflight_max(link)
     }
 
     /// Bytes that may be sent without credits after a pause: this engine's part of the first
-    /// window.
+    /// window. It covers the delay in the hosts where they halt for longer than both ends remember
+    /// a grant.
     pub(crate) fn uncredited_max(&self, p: &Params) -> u64 {
-        self.share.of(Self::window_first(p, self.rtt.min_ns()))
+        let link = match self.host_delay(p) > GRANT_STALE {
+            true => self.link_now(p),
+            false => Self::link(p, self.rtt.min_ns(), 0),
+        };
+        self.share.of(Self::window_of(p, &link))
     }
 
     /// Delay in the hosts beyond the measured noise of the datapath, at most [`HOST_NS_MAX`].
@@ -260,11 +271,12 @@ impl ActivePaths {
     }
 
     /// With nothing in flight, no acknowledgment brings credit; after this time the first window
-    /// may be sent without credits again. The time is at most that of a timeout: after a stall of a
-    /// host the smoothed RTT is long, and with one window per such RTT it would fall only slowly.
+    /// may be sent without credits again. The time is at most the silence in which both ends forget
+    /// what was granted: after a stall of a host the smoothed RTT is long, and with one window per
+    /// such RTT it would fall only slowly.
     pub(super) fn credit_patience(&self, p: &Params) -> Span {
-        let least = Span(u64::from(self.rtt.min_ns())).scale(CREDIT_PATIENCE_RTTS, 1);
-        let longest = Span(u64::from(p.rto_ns_max)).max(least);
+        let least = Span(u64::from(self.rtt.min_ns()));
+        let longest = kept(p.mtu.into(), p.line.bytes_per_sec(), least);
         self.srtt(p).scale(CREDIT_PATIENCE_RTTS, 1).min(longest)
     }
 

@@ -8,7 +8,7 @@ use crate::ids::Ctx;
 use crate::params::Chooser;
 use crate::rate::RateControl;
 use crate::rng::Rng;
-use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
+use crate::tuning::{EXPLORE_EACH, LOOP_EXPLORED, PROOF_AGE_MAX, RESTART_RTTS};
 
 impl Awake<'_> {
     /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
@@ -23,16 +23,20 @@ impl Awake<'_> {
             Chooser::Policy(policy) => choose::choose(policy, &mut active.set, &need, rng),
             Chooser::Own => active.own_choose(&need, rng).into(),
         };
-        active.lone += u32::from(choice.trusted);
-        active.explore |= choice.trusted
-            && p.guards.has(Guard::Explore)
-            && (active.lone.is_power_of_two() || active.lone.is_multiple_of(EXPLORE_EACH));
+        // Whoever sends one packet for each that comes back reuses one path, which may be the worst.
+        let same = core::mem::replace(&mut active.path_last, choice.path) == choice.path;
+        let lone = choice.trusted || active.inflight == 0 && same;
+        active.lone = active.lone.wrapping_add(u32::from(lone));
+        let power =
+            active.lone.is_power_of_two() && (choice.trusted || active.lone >= LOOP_EXPLORED);
+        let each = choice.trusted && active.lone.is_multiple_of(EXPLORE_EACH);
+        active.explore |= lone && p.guards.has(Guard::Explore) && (power || each);
         debug_assert!(usize::from(choice.path) < active.set.paths.len(), "a path of the table");
         choice.path
     }
 
     /// A path that is to be probed now, if any: lone packets keep to paths that were clean, so the
-    /// state of the other paths would become outdated.
+    /// state of the other paths would become outdated, or never be known.
     /// Rule CC-08.
     pub(crate) fn explore_take(&mut self, rng: &mut Rng) -> Option<u8> {
         let active = &mut *self.active;
@@ -78,7 +82,7 @@ impl Awake<'_> {
             a.credit_silence(p, now, self.credit);
             let silence = now.since(a.meter.last_sent());
             if a.inflight == 0 && silence >= a.credit_patience(p) {
-                self.credit.refill(a.uncredited_max(p));
+                self.credit.refill(a.uncredited_max(p), 0);
             }
             self.credit.on_sent(bytes);
         }

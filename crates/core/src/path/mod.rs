@@ -320,7 +320,17 @@ impl PathContext {
     /// The first round trip was measured, before which the first window was a guess.
     pub fn credits_first(&mut self) {
         if let Some(active) = &self.active {
-            self.credit.refill(active.uncredited_max(&self.params));
+            self.credit.refill(active.uncredited_max(&self.params), 0);
+        }
+    }
+
+    /// Everything posted to this address has been sent, so that nothing is asked for: what is in
+    /// flight counts against the first window alone. Otherwise who sends one small message after
+    /// the other would use up that window and wait.
+    /// Rule CC-25.
+    pub(crate) fn credits_renew(&mut self) {
+        if let Some(active) = &self.active {
+            self.credit.refill(active.uncredited_max(&self.params), active.inflight);
         }
     }
 
@@ -341,7 +351,8 @@ impl PathContext {
         let p = &self.params;
         let ahead = grants_ahead(p.line.bytes_per_sec(), self.rtt_min());
         let least = u64::from(GRANT_AHEAD_MIN * GRANT_PACKETS) * u64::from(p.mtu);
-        ahead.max(least).max(self.inflight_max())
+        let first = self.active.as_ref().map_or(0, |a| a.uncredited_max(p));
+        ahead.max(least).saturating_add(first).max(self.inflight_max())
     }
 
     /// Granted bytes that were not used yet.
@@ -410,7 +421,7 @@ impl PathContext {
         if let Some(active) = self.active.take() {
             // The time of the last packet is dropped with the rest, so its grants end here.
             self.credit.forget();
-            self.credit.refill(active.uncredited_max(&self.params));
+            self.credit.refill(active.uncredited_max(&self.params), 0);
             self.rtt = active.rtt.all;
             self.rtt_ns_min = active.rtt.min_ns();
             debug_assert!(self.retired.is_empty(), "the state took it over when it was made");

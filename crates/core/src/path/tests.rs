@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{EngineConfig, HostPolicy, PathPolicy};
 use crate::events::LossRule;
-use crate::rate::grant::Granter;
+use crate::rate::grant::{Arrived, Granter};
 use core::net::{IpAddr, Ipv4Addr};
 
 mod few;
@@ -649,7 +649,8 @@ fn credits_between_pauses(lost_percent: u32) -> (u64, u64, u64) {
         b.context.awake(sent).on_sent(0, 4096, false, true);
         b.wait_us(5);
         if b.rng.below(100) >= lost_percent {
-            granter.on_backlog(b.now, Ctx(0), 1000, 4096, Span::ZERO);
+            let arrival = Arrived { bytes: 4096, passed: 1 };
+            granter.on_backlog(b.now, Ctx(0), 1000, arrival, Span::ZERO);
         }
         let next = b.now + Span(u64::from(b.rng.below(2_000)) * US);
         while granter.next() <= next {
@@ -677,4 +678,57 @@ fn both_ends_forget_the_same_grants() {
     let (most, beyond, limit) = credits_between_pauses(60);
     assert!(beyond > 0, "the receiver forgot alone");
     assert!(most <= limit, "{most} of {limit}");
+}
+
+/// Who sends one small message after the other asks for nothing, and is granted nothing.
+#[test]
+fn small_messages_need_no_grants() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.context.credits_begin();
+    for n in 0..10_000 {
+        let gate = b.context.gate(b.now, true);
+        assert!(matches!(gate, Gate::Open { .. } | Gate::Until(_)), "message {n}: {gate:?}");
+        let sent = b.now;
+        b.context.awake(sent).on_sent(0, 4096, false, true);
+        b.wait_us(10);
+        b.context.awake(b.now).on_acked(0, 4096, sent);
+        b.context.awake(b.now).on_ack_end(4096, true, true);
+        b.context.credits_renew();
+    }
+}
+
+/// What a receiver grants ahead comes on top of the first window: if the sender dropped a part of it,
+/// the receiver would count that part for ever.
+#[test]
+fn grants_add_to_the_first_window() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.context.credits_begin();
+    b.context.awake(b.now).on_sent(0, 4096, false, true);
+    let before = b.context.credit_bytes();
+    assert!(before > 4096);
+    let ahead = grants_ahead(b.context.line_bytes_per_sec(), b.context.rtt_min()) / 64;
+    b.context.on_credit(b.now, ahead as u32);
+    assert_eq!(b.context.credit_bytes(), before + ahead * 64);
+}
+
+/// Whoever sends the next message when the last one came back reuses one path. If that were the
+/// worst of all, nothing would ever tell.
+#[test]
+fn a_closed_loop_on_one_path_looks_at_another() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let mut probed = vec![];
+    for n in 1..=64 {
+        let path = b.choose(0, None);
+        if let Some(other) = b.context.awake(b.now).explore_take(&mut b.rng) {
+            probed.push((n, other != path));
+        }
+        let sent = b.now;
+        b.context.awake(sent).on_sent(path, 64, false, false);
+        b.wait_us(10);
+        b.context.awake(b.now).on_acked(path, 64, sent);
+        b.context.awake(b.now).on_echo(path, Span::from_us(10), false);
+        b.context.awake(b.now).on_ack_end(64, true, false);
+    }
+    assert!((4..8).contains(&probed.len()) && probed.iter().any(|p| p.1), "{probed:?}");
+    assert!(probed[0].0 >= 4, "{probed:?}");
 }

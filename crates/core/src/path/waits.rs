@@ -60,6 +60,11 @@ impl Waits {
         self.lists.as_ref().is_some_and(|lists| lists.parked.iter().any(|p| p.0 == ci))
     }
 
+    /// Whether no context waits, neither for room nor for the pacer.
+    pub fn is_empty(&self) -> bool {
+        self.lists.as_ref().is_none_or(|l| l.parked.is_empty() && l.paced.is_empty())
+    }
+
     // ---- for the pacer -------------------------------------------------------------------------
 
     /// The context that sends next.

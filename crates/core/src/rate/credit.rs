@@ -54,7 +54,7 @@ pub(crate) fn grants_ahead(line_bytes_per_sec: u64, rtt: Span) -> u64 {
 /// at least: the receiver measures the silence between arrivals, which is longer than that of the
 /// sender where the second packet waits longer in queues. A port with a full buffer of 679 KB at
 /// 100 Gb/s holds a packet for 54 us.
-fn kept(packet: u32, line_bytes_per_sec: u64, rtt: Span) -> Span {
+pub(crate) fn kept(packet: u32, line_bytes_per_sec: u64, rtt: Span) -> Span {
     stale(packet, line_bytes_per_sec, rtt).scale(7, 8)
 }
 
@@ -73,7 +73,7 @@ impl Credit {
     pub(crate) fn begin(&mut self, first: u64) {
         if !self.on {
             *self = Self { on: true, ..Self::default() };
-            self.refill(first);
+            self.refill(first, 0);
         }
     }
 
@@ -140,10 +140,11 @@ impl Credit {
         self.balance = self.balance.min(0);
     }
 
-    /// After a pause, and when the first window becomes known, `first` bytes may be sent without a
-    /// grant again.
-    pub(crate) fn refill(&mut self, first: u64) {
-        self.balance = self.balance.max(balance_of(first));
+    /// With `inflight` bytes in flight, up to `first` of them need no grant: after a pause, when the
+    /// first window becomes known, and while there is nothing else to send, so that nothing is asked
+    /// for.
+    pub(crate) fn refill(&mut self, first: u64, inflight: u64) {
+        self.balance = self.balance.max(balance_of(first.saturating_sub(inflight)));
         self.free = kib(first);
     }
 

@@ -14,6 +14,18 @@ use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 /// Marks the end of the ring, and a peer that is not in it.
 const NONE: u32 = u32::MAX;
 
+/// A packet changes the mean of their bytes by this part of the difference.
+const MEAN_GAIN: u16 = 16;
+
+/// A packet that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived {
+    /// Its bytes as the sender counts them against credits.
+    pub bytes: u32,
+    /// By how much its transmission number is ahead of the newest one before; 0: it was overtaken.
+    pub passed: u32,
+}
+
 /// What one peer wants and was granted.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
@@ -21,8 +33,10 @@ struct Demand {
     wanted: u16,
     /// What has arrived from the peer, in credit units; 65,535 (4 MB) stands for all that follows.
     earned: u16,
-    /// Bytes granted that have not arrived yet.
+    /// Bytes granted that the peer has not sent yet, as far as is known.
     ahead: u32,
+    /// Mean of the bytes of the peer's packets, which are 0 for acknowledgments.
+    mean: u16,
     /// Time of the last arrival or grant in units of 16 ns.
     heard: u32,
     /// Time from an acknowledgment to its echo by the peer, in ns; 0 = not known.
@@ -32,7 +46,27 @@ struct Demand {
 }
 
 impl Demand {
-    const NEW: Self = Self { wanted: 0, earned: 0, ahead: 0, heard: 0, echo_ns: 0, next: NONE };
+    const NEW: Self =
+        Self { wanted: 0, earned: 0, ahead: 0, mean: 0, heard: 0, echo_ns: 0, next: NONE };
+
+    /// A packet arrived: it and those that it overtook were sent. Packets that are lost do not
+    /// arrive, but what they were granted is used up. Those that it overtook count as many bytes
+    /// as a packet has in the mean; what is wrong with that is corrected when they arrive.
+    fn on_arrived(&mut self, arrived: Arrived) {
+        let bytes = u16::try_from(arrived.bytes).unwrap_or(u16::MAX);
+        let mean = self.mean;
+        self.mean = match mean {
+            0 => bytes,
+            _ if bytes >= mean => mean + (bytes - mean) / MEAN_GAIN,
+            _ => mean - (mean - bytes) / MEAN_GAIN,
+        };
+        let units = arrived.bytes.div_ceil(CREDIT_UNIT_BYTES);
+        self.earned = self.earned.saturating_add(u16::try_from(units).unwrap_or(u16::MAX));
+        let most = self.earned_bytes().max(self.ahead);
+        let before = self.ahead.saturating_add(if arrived.passed == 0 { mean.into() } else { 0 });
+        let overtaken = arrived.passed.saturating_sub(1).saturating_mul(mean.into());
+        self.ahead = before.saturating_sub(arrived.bytes.saturating_add(overtaken)).min(most);
+    }
 
     /// Bytes that the peer still has to send, in packets of `packet` bytes.
     fn wanted_bytes(&self, packet: u32) -> u32 {
@@ -202,15 +236,15 @@ impl Granter {
         self.wanting > 0
     }
 
-    /// A packet of peer `ctx` with `arrived_bytes` arrived, with the backlog it announces: up to
-    /// `packets_max` more packets (`u32::MAX`: no bound known).
+    /// A packet of peer `ctx` arrived, with the backlog it announces: up to `packets_max` more
+    /// packets (`u32::MAX`: no bound known).
     /// `echo`: how long its echo of an acknowledgment takes.
     pub fn on_backlog(
         &mut self,
         now: Time,
         ctx: Ctx,
         packets_max: u32,
-        arrived_bytes: u32,
+        arrived: Arrived,
         echo: Span,
     ) {
         let i = ctx.index();
@@ -230,9 +264,7 @@ impl Granter {
         }
         peer.echo_ns = ns32(echo);
         peer.heard = now.to_wire();
-        peer.ahead = peer.ahead.saturating_sub(arrived_bytes);
-        let units = arrived_bytes.div_ceil(CREDIT_UNIT_BYTES);
-        peer.earned = peer.earned.saturating_add(u16::try_from(units).unwrap_or(u16::MAX));
+        peer.on_arrived(arrived);
         self.unearned += peer.unearned();
         if self.wanting != 1 {
             self.lone_since = now;

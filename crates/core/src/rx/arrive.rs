@@ -6,6 +6,7 @@ use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::limits::WINDOW_MAX;
 use crate::psn::{Psn, TxLow, TxNum};
+use crate::rate::Arrived;
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
@@ -15,22 +16,25 @@ const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
 
 impl<O: Observer> Lane<'_, O> {
     /// Checks and records the packet's transmission number. Each number is accepted at most once.
-    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<TxNum, DropReason> {
+    /// Also returns how many numbers it is ahead of the newest one before; 0: it was overtaken.
+    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<(TxNum, u32), DropReason> {
         // The PSN is far from every PSN that can be in flight: a former incarnation of the peer
         // sent the packet to the same tag. Its transmission number must not move the replay window.
         if Psn(h.psn).diff(self.win.rx_window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
             return Err(DropReason::TooFar);
         }
-        let n = TxNum::nearest(TxLow(h.tx_num), self.win.replay.newest());
+        let newest = self.win.replay.newest();
+        let n = TxNum::nearest(TxLow(h.tx_num), newest);
         if !self.win.replay.take(n) {
             return Err(DropReason::Replay);
         }
-        Ok(n)
+        let passed = u32::try_from(n.0.saturating_sub(newest.0)).unwrap_or(u32::MAX);
+        Ok((n, passed))
     }
 
     /// Handles the header of a packet of any type, which shows that the peer is alive. Returns the
-    /// one-way delay of the packet above the recent minimum.
-    pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Span {
+    /// one-way delay of the packet above the recent minimum. `passed`: see [`Self::tx_num_take_in`].
+    pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>, passed: u32) -> Span {
         let h = &packet.header;
         let una = Psn(h.una());
         self.peer.heard_within(self.now);
@@ -55,7 +59,8 @@ impl<O: Observer> Lane<'_, O> {
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
             let (more, echo) = (h.backlog.packets_max(), self.way.paths.echo());
-            self.shared.rx.granter.on_backlog(self.now, self.ci, more, bytes, echo);
+            let arrival = Arrived { bytes, passed };
+            self.shared.rx.granter.on_backlog(self.now, self.ci, more, arrival, echo);
         }
         back
     }
@@ -74,6 +79,7 @@ impl<O: Observer> Lane<'_, O> {
             // echo.
             let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
             self.win.ack.note_echo(arrived, h, meta.ce);
+            // The end of a burst is looked at when all before it has arrived.
             if requested {
                 let delay = self.shared.cfg.ack.delay_requested;
                 self.win.ack.hasten(self.now, delay);

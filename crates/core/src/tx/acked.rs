@@ -268,6 +268,9 @@ impl<O: Observer> Lane<'_, O> {
         self.share_touch(app_limited && self.way.paths.inflight() == 0);
         let credited = self.granting();
         self.way.paths.awake(self.now).on_ack_end(tally.bytes, app_limited, credited);
+        if credited && app_limited && self.way.waits.is_empty() {
+            self.way.paths.credits_renew();
+        }
         let event = Event::Rate {
             bytes_per_sec: self.way.paths.rate_bytes_per_sec(),
             inflight_max: self.way.paths.inflight_max(),

@@ -77,8 +77,8 @@ impl Contender {
             NetError::usage(format!(
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
                  (each also with -off, -stop-go or -budget, what becomes of the word that a host \
-                 falls behind, and then -credits, or -unknown: the device is not told the rate of \
-                 its port), cubic, bbr, reno (each also with -cached: begins with what its earlier \
+                 falls behind, and then -no-credits, or -unknown: the device is not told the rate \
+                 of its port), cubic, bbr, reno (each also with -cached: begins with what its earlier \
                  connections measured), mptcp, cubic-v6 (all of TCP also with -50ms: its least \
                  timeout)"
             ))
@@ -94,9 +94,9 @@ impl Contender {
         let tcp = |congestion, v6, multipath| {
             What::Tcp(TcpKind { congestion, v6, multipath, rto_ms, cached })
         };
-        let (base, credits) = match base.strip_suffix("-credits") {
-            Some(base) => (base, true),
-            None => (base, false),
+        let (base, credits) = match base.strip_suffix("-no-credits") {
+            Some(base) => (base, false),
+            None => (base, true),
         };
         let (base, unknown_rate) = match base.strip_suffix("-unknown") {
             Some(base) => (base, true),
@@ -115,8 +115,8 @@ impl Contender {
             _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
             _ if cached && !["cubic", "bbr", "reno"].contains(&base) => return Err(unknown()),
             _ if host_policy.is_some() && !name.starts_with("srd") => return Err(unknown()),
-            _ if (credits || unknown_rate) && !name.starts_with("srd") => return Err(unknown()),
-            _ if credits && unknown_rate => return Err(unknown()),
+            _ if (!credits || unknown_rate) && !name.starts_with("srd") => return Err(unknown()),
+            _ if !credits && unknown_rate => return Err(unknown()),
             "srd" => srd(1, false),
             "srd-processes" => srd(12, false),
             "srd-one-path" => srd(1, true),
@@ -189,7 +189,7 @@ impl Contender {
             What::Srd(s)
                 if s.processes == 1
                     && !s.one_path
-                    && !s.credits
+                    && s.credits
                     && !s.unknown_rate
                     && s.host_policy.is_none() =>
             {
@@ -429,11 +429,11 @@ mod tests {
             "cubic-v6-cached",
             "srd-50ms",
             "cubic-50ms-cached",
-            "cubic-credits",
+            "cubic-no-credits",
             "cubic-budget",
             "srd-budget-off",
-            "srd-credits-off",
-            "srd-unknown-credits",
+            "srd-no-credits-off",
+            "srd-unknown-no-credits",
             "cubic-unknown",
             "-cached",
         ] {
@@ -448,7 +448,7 @@ mod tests {
         let tcp = TcpSystem { congestion: "bbr", rto_ms: 50 };
         assert_eq!(over("bbr-50ms"), Ok(Over::Tcp(tcp)));
         for name in
-            ["srd-processes", "srd-one-path", "srd-credits", "srd-unknown", "mptcp", "cubic-v6"]
+            ["srd-processes", "srd-one-path", "srd-no-credits", "srd-unknown", "mptcp", "cubic-v6"]
         {
             assert!(over(name).unwrap_err().is_usage(), "{name}");
         }

@@ -62,7 +62,7 @@ impl Default for SrdSetup {
             processes: 1,
             window: 64,
             one_path: false,
-            credits: false,
+            credits: true,
             unknown_rate: false,
             rcvbuf: None,
             trace: None,
@@ -180,8 +180,8 @@ impl SrdSide {
         if let Some(slow) = self.setup.slow.filter(|s| s.ping.to == host) {
             command.args(["--drain", &slow.bits_per_sec.to_string()]);
         }
-        if self.setup.credits {
-            command.arg("--credits");
+        if !self.setup.credits {
+            command.arg("--no-credits");
         }
         if self.setup.unknown_rate {
             command.arg("--unknown-rate");

@@ -67,11 +67,11 @@ pub struct WorkerArgs {
     /// Use one path per peer, as a TCP connection has
     #[arg(long)]
     pub one_path: bool,
-    /// Grant and obey receiver credits
+    /// Do not grant and obey receiver credits
     #[arg(long)]
-    pub credits: bool,
+    pub no_credits: bool,
     /// Do not tell the device the rate of its port
-    #[arg(long, conflicts_with = "credits")]
+    #[arg(long, conflicts_with = "no_credits")]
     pub unknown_rate: bool,
     /// Write the state of the contexts to this file every 10 ms
     #[arg(long)]
@@ -173,7 +173,7 @@ impl Worker {
             config.path_policy = srd::PathPolicy::Ecmp;
         }
         let rate = args.link_rate / 8;
-        let (credits, host_policy) = (args.credits, args.host_policy);
+        let (credits, host_policy) = (!args.no_credits, args.host_policy);
         let unknown_rate = args.unknown_rate;
         config.tune = Some(Box::new(move |engine| {
             match unknown_rate {

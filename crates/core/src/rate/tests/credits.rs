@@ -2,9 +2,15 @@
 
 use super::*;
 use crate::rate::credit::Credit;
-use crate::rate::{Grant, Granter};
+use crate::rate::{Arrived, Grant, Granter};
+use crate::rng::Rng;
 
 const NOW: Time = Time(1_000_000_000);
+
+/// A packet in its turn.
+fn arrived(bytes: u32) -> Arrived {
+    Arrived { bytes, passed: 1 }
+}
 
 #[test]
 fn credit_counts_across_the_wrap_and_ignores_the_past() {
@@ -44,7 +50,7 @@ fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
         let now = granter.next();
         if let Some(Grant { ctx, bytes, .. }) = granter.poll(now) {
             got[ctx.index()] += u64::from(bytes);
-            granter.on_backlog(now, ctx, u32::MAX, bytes, Span::ZERO);
+            granter.on_backlog(now, ctx, u32::MAX, arrived(bytes), Span::ZERO);
         }
     }
     got
@@ -55,7 +61,7 @@ fn grants_are_paced_and_equal() {
     let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
     assert_eq!(granter.next(), Time::NEVER);
     for ctx in [0, 3, 1].map(Ctx) {
-        granter.on_backlog(Time(0), ctx, u32::MAX, 0, Span::ZERO);
+        granter.on_backlog(Time(0), ctx, u32::MAX, arrived(0), Span::ZERO);
     }
     let got = granted(&mut granter, 4, Time(1_000_000));
     let total: u64 = got.iter().sum();
@@ -70,7 +76,7 @@ fn grants_are_paced_and_equal() {
 #[test]
 fn grants_end_with_the_backlog_and_with_silence() {
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(Time(0), Ctx(5), 6, 0, Span::ZERO);
+    granter.on_backlog(Time(0), Ctx(5), 6, arrived(0), Span::ZERO);
     let mut sum = 0;
     while let Some(Grant { ctx: Ctx(5), bytes, .. }) = granter.poll(granter.next()) {
         sum += bytes;
@@ -78,13 +84,13 @@ fn grants_end_with_the_backlog_and_with_silence() {
     assert!((6336..6464).contains(&sum), "{sum}: six packets with headers, in units of 64");
     assert_eq!(granter.next(), Time::NEVER);
     // A peer with an unbounded backlog gets grants ahead of its arrivals, up to a limit.
-    granter.on_backlog(Time(20_000), Ctx(7), u32::MAX, 0, Span::ZERO);
+    granter.on_backlog(Time(20_000), Ctx(7), u32::MAX, arrived(0), Span::ZERO);
     let mut ahead = 0;
     while let Some(Grant { ctx: Ctx(7), bytes, .. }) = granter.poll(granter.next()) {
         ahead += u64::from(bytes);
     }
     assert!(ahead <= LINE / 5000 + 4 * 1056 + 64, "{ahead} bytes ahead of a silent peer");
-    granter.on_backlog(Time(9_000_000), Ctx(7), 100, 0, Span::ZERO);
+    granter.on_backlog(Time(9_000_000), Ctx(7), 100, arrived(0), Span::ZERO);
     granter.forget(Ctx(7));
     granter.forget(Ctx(70_000));
     assert_eq!(granter.poll(Time(9_000_000)), None, "a peer forgotten gets nothing");
@@ -99,19 +105,20 @@ fn claims_alone_hold_no_more_than_one_peer() {
         core::iter::from_fn(|| g.poll(now.max(g.next()))).map(|g| u64::from(g.bytes)).sum()
     };
     let (one, grant) = (LINE / 5000, 4 * 1064);
-    (0..100).for_each(|ctx| granter.on_backlog(Time(0), Ctx(ctx), u32::MAX, 0, Span::ZERO));
+    (0..100)
+        .for_each(|ctx| granter.on_backlog(Time(0), Ctx(ctx), u32::MAX, arrived(0), Span::ZERO));
     let all = grants(&mut granter, Time(0));
     assert!((one - grant..=one + grant).contains(&all), "{all} for claims, {one} for a peer");
     let now = Time(300_000);
-    (0..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, 0, Span::ZERO));
+    (0..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, arrived(0), Span::ZERO));
     assert_eq!(grants(&mut granter, now), 0, "the claims are repeated");
-    granter.on_backlog(now, Ctx(100), u32::MAX, 50_000, Span::ZERO);
+    granter.on_backlog(now, Ctx(100), u32::MAX, arrived(50_000), Span::ZERO);
     let sender = grants(&mut granter, Time(400_000));
     assert!((50_000..50_000 + grant).contains(&sender), "{sender} for who sent 50,000 bytes");
     // A peer that is gone holds nothing, nor does one whose grants were forgotten in a silence.
     (0..50).for_each(|ctx| granter.forget(Ctx(ctx)));
     let now = Time(9_000_000);
-    (50..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, 0, Span::ZERO));
+    (50..100).for_each(|ctx| granter.on_backlog(now, Ctx(ctx), u32::MAX, arrived(0), Span::ZERO));
     let again = grants(&mut granter, now);
     assert!((one - grant..=one + grant).contains(&again), "{again} for the claims of the rest");
 }
@@ -119,11 +126,11 @@ fn claims_alone_hold_no_more_than_one_peer() {
 #[test]
 fn grants_that_a_silent_sender_lost_are_given_again() {
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(Time(0), Ctx(0), 20, 0, Span::ZERO);
+    granter.on_backlog(Time(0), Ctx(0), 20, arrived(0), Span::ZERO);
     while granter.poll(granter.next()).is_some() {}
     // Most of it did not fit into the sender's window. It speaks again as patience has it.
     let later = Time(7_000_000);
-    granter.on_backlog(later, Ctx(0), 10, 1056, Span::ZERO);
+    granter.on_backlog(later, Ctx(0), 10, arrived(1056), Span::ZERO);
     assert!(granter.poll(later.max(granter.next())).is_some(), "nothing for ten packets more");
 }
 
@@ -166,12 +173,12 @@ fn waiting_for_a_turn_is_no_silence() {
     assert_eq!(credit.room(), 0, "it was not used for two milliseconds");
     // The receiver judges alike.
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(NOW, Ctx(0), 100, 0, Span::ZERO);
+    granter.on_backlog(NOW, Ctx(0), 100, arrived(0), Span::ZERO);
     let later = NOW + silence;
     let first = granter.poll(later).expect("it wants credit");
     assert_eq!(granter.ahead(Ctx(0)), first.bytes);
     let soon = later + Span::from_us(100);
-    granter.on_backlog(soon, Ctx(0), 96, 1064, Span::ZERO);
+    granter.on_backlog(soon, Ctx(0), 96, arrived(1064), Span::ZERO);
     assert_eq!(granter.ahead(Ctx(0)), first.bytes - 1064, "what it holds is not forgotten");
     assert!(granter.poll(soon.max(granter.next())).is_some(), "and it gets more");
 }
@@ -198,14 +205,14 @@ fn late_turns_lose_no_bandwidth() {
     let granted_in_ms = |noise_ns: u32, late: Span| {
         let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
         granter.noise_set(noise_ns);
-        (0..2).for_each(|ctx| granter.on_backlog(NOW, Ctx(ctx), u32::MAX, 0, Span::ZERO));
+        (0..2).for_each(|ctx| granter.on_backlog(NOW, Ctx(ctx), u32::MAX, arrived(0), Span::ZERO));
         let mut bytes = 0;
         let mut now = NOW;
         while now < NOW + Span::from_ms(1) {
             now = now.max(granter.next()) + late;
             while let Some(grant) = granter.poll(now) {
                 bytes += u64::from(grant.bytes);
-                granter.on_backlog(now, grant.ctx, u32::MAX, grant.bytes, Span::ZERO);
+                granter.on_backlog(now, grant.ctx, u32::MAX, arrived(grant.bytes), Span::ZERO);
             }
         }
         bytes * 100 / (LINE / 1000)
@@ -222,7 +229,7 @@ fn late_turns_lose_no_bandwidth() {
 #[test]
 fn grants_to_peers_that_hold_much_are_not_urgent() {
     let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
-    granter.on_backlog(NOW, Ctx(0), u32::MAX, 0, Span::ZERO);
+    granter.on_backlog(NOW, Ctx(0), u32::MAX, arrived(0), Span::ZERO);
     let urgent: Vec<bool> =
         core::iter::from_fn(|| granter.poll(granter.next().max(NOW))).map(|g| g.urgent).collect();
     assert!(urgent[0] && urgent.len() > 4, "{urgent:?}");
@@ -237,15 +244,15 @@ fn a_lone_peer_has_two_round_trips_in_hand() {
     let grants = |g: &mut Granter, now: Time| -> u64 {
         core::iter::from_fn(|| g.poll(now)).map(|g| u64::from(g.bytes)).sum()
     };
-    granter.on_backlog(Time(0), Ctx(0), u32::MAX, 0, Span::ZERO);
+    granter.on_backlog(Time(0), Ctx(0), u32::MAX, arrived(0), Span::ZERO);
     assert!(grants(&mut granter, Time(0)) < per_rtt, "others may just be starting");
-    granter.on_backlog(Time(BASE.0), Ctx(0), u32::MAX, 0, Span::ZERO);
+    granter.on_backlog(Time(BASE.0), Ctx(0), u32::MAX, arrived(0), Span::ZERO);
     let lone = grants(&mut granter, Time(BASE.0));
     assert!((per_rtt..2 * per_rtt + 20_000).contains(&lone), "{lone}");
 
     let now = Time(2 * BASE.0);
-    granter.on_backlog(now, Ctx(1), u32::MAX, 0, Span::ZERO);
-    granter.on_backlog(now, Ctx(0), u32::MAX, 100_000, Span::ZERO);
+    granter.on_backlog(now, Ctx(1), u32::MAX, arrived(0), Span::ZERO);
+    granter.on_backlog(now, Ctx(0), u32::MAX, arrived(100_000), Span::ZERO);
     assert!(grants(&mut granter, now) < 20_000, "paced: one grant at a time");
 }
 
@@ -256,17 +263,17 @@ fn long_round_trips_are_granted_ahead() {
     let per_ms = LINE / 1000;
     let ahead = |echo: Span| {
         let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
-        granter.on_backlog(NOW, Ctx(0), u32::MAX, 100_000_000, echo);
+        granter.on_backlog(NOW, Ctx(0), u32::MAX, arrived(100_000_000), echo);
         let late = NOW + Span::from_ms(3);
         while granter.next() < late && granter.poll(granter.next().max(NOW)).is_some() {}
-        granter.on_backlog(late, Ctx(0), u32::MAX, 0, echo);
+        granter.on_backlog(late, Ctx(0), u32::MAX, arrived(0), echo);
         u64::from(granter.ahead(Ctx(0))) * 10 / per_ms
     };
     assert!((19..=20).contains(&ahead(Span::from_ms(1))), "two round trips");
     assert_eq!(ahead(Span::from_us(10)), 0, "forgotten");
     // A claim alone holds no more than before, whatever it says of round trips.
     let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
-    granter.on_backlog(NOW, Ctx(0), u32::MAX, 0, Span::from_ms(100));
+    granter.on_backlog(NOW, Ctx(0), u32::MAX, arrived(0), Span::from_ms(100));
     while granter.poll(granter.next().max(NOW)).is_some() {}
     assert!(u64::from(granter.ahead(Ctx(0))) <= per_ms / 5 + 4 * 4200, "200 us");
 }
@@ -292,4 +299,54 @@ fn lost_packets_keep_their_grant() {
     let mut off = Credit::default();
     off.on_lost(1024, false);
     assert_eq!(off.room(), 0);
+}
+
+/// Packets that are lost were sent: what they were granted is used up, and is granted anew to whoever
+/// still has data to send. Otherwise a sender through a full core soon had a fifth of what it may.
+#[test]
+fn lost_packets_have_used_up_their_grants() {
+    let mut granter = Granter::new(1_250_000_000, 4096, Span::from_us(10), 0);
+    granter.on_backlog(NOW, Ctx(0), 1000, arrived(4096), Span::ZERO);
+    let mut now = NOW;
+    while granter.next() < Time::NEVER {
+        now = now.max(granter.next());
+        granter.poll(now);
+    }
+    let full = granter.ahead(Ctx(0));
+    assert!(full > 40 * 4096);
+    // Every second packet is lost; the last three arrive in reverse order.
+    for passed in [2, 2, 2, 4, 0, 0] {
+        let arrival = Arrived { bytes: 4096, passed };
+        granter.on_backlog(now, Ctx(0), 1000, arrival, Span::ZERO);
+    }
+    assert_eq!(granter.ahead(Ctx(0)), full - 10 * 4096);
+}
+
+/// Small messages among large ones, in any order: what is counted follows what was sent.
+#[test]
+fn overtaken_packets_count_once() {
+    let mut rng = Rng::from_seed(7);
+    let mut granter = Granter::new(12_500_000_000, 4096, Span::from_us(10), 0);
+    let mut packets: Vec<u32> = (0..400).map(|_| [0, 100, 4096][rng.below(3) as usize]).collect();
+    (packets[0], packets[399]) = (4096, 4096);
+    for _ in 0..1000 {
+        granter.on_backlog(NOW, Ctx(0), u32::MAX, arrived(4096), Span::ZERO);
+    }
+    let mut now = NOW;
+    while granter.ahead(Ctx(0)) < 2_000_000 {
+        now = now.max(granter.next());
+        granter.poll(now);
+    }
+    let before = granter.ahead(Ctx(0));
+    let mut order: Vec<u32> = (0..400).collect();
+    order.sort_by_cached_key(|n| n + rng.below(40));
+    let mut newest = -1;
+    for n in order {
+        let passed = u32::try_from(i64::from(n) - newest).unwrap_or(0);
+        newest = newest.max(n.into());
+        let arrival = Arrived { bytes: packets[n as usize], passed };
+        granter.on_backlog(now, Ctx(0), u32::MAX, arrival, Span::ZERO);
+    }
+    let (sent, counted) = (packets.iter().sum::<u32>(), before - granter.ahead(Ctx(0)));
+    assert!(counted.abs_diff(sent) < sent / 10, "{counted} of {sent}");
 }
