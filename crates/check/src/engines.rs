@@ -1,7 +1,9 @@
 //! What worlds with a network of their own do alike with their engines.
 
 use srd_core::events::{Event, Observer};
-use srd_core::{CqId, Engine, PdId, QpInit, QpModify, QpState, QpType, Qpn, Time};
+use srd_core::{
+    CqId, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType, Qpn, Time, limits,
+};
 
 /// Counts the steps of each call and panics in a call that has too many: a loop.
 #[derive(Debug)]
@@ -13,8 +15,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Panics in a call of more than `max` steps.
-    pub fn new(max: u64) -> Self {
+    /// For an engine with this configuration. Most steps (packets, judgments, timers,
+    /// acknowledgments) of one call: each request and each PSN of every window a few times.
+    pub fn of(cfg: &EngineConfig) -> Self {
+        let window = u64::from(limits::WINDOW_MAX);
+        let max = 8 * (window + u64::from(cfg.wrs_max) + u64::from(cfg.contexts_max));
         Self { steps: 0, max, longest: 0 }
     }
 }

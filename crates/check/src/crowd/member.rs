@@ -55,7 +55,7 @@ impl Member {
         }
         let rng = Rng::from_seed(plan.seed ^ (host as u64) << 8 ^ u64::from(slot));
         let now = Time(0);
-        let watch = Watch::new(plan.steps_max());
+        let watch = Watch::of(&cfg);
         let mut engine = Engine::new(cfg, rng, now, watch).expect("a sound plan");
         let cq = engine.cq_create(2 * DEPTH).expect("a fresh engine has room");
         let pd = engine.pd_create().expect("a fresh engine has room");

@@ -77,7 +77,7 @@ impl Peer {
     pub fn new(plan: &Plan, id: usize, (host, ip): (usize, IpAddr), slot: u8, now: u64) -> Self {
         let integrity = plan.integrity(id);
         let cfg = EngineConfig { ip, slot, integrity, ..plan.config.clone() };
-        let watch = Watch::new(plan.steps_max());
+        let watch = Watch::of(&cfg);
         let seed = u64::from(plan.words) << 32 | (id as u64) << 8 | u64::from(plan.config.mtu);
         let (rng, now) = (Rng::from_seed(seed ^ plan.pause_ns << 40), Time(now));
         let mut engine = Engine::new(cfg.clone(), rng, now, watch).expect("a sound plan");
