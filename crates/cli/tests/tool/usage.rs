@@ -65,7 +65,7 @@ fn the_fault_checker_runs_as_a_command() {
 
 #[test]
 fn failures_to_open_exit_with_1_and_advice() {
-    run(&["serve", "--dir", "/no/such/folder"]).fails(1, "no such file or folder");
+    run(&["serve", "--dir", "/no/such/folder"]).fails(1, "make it first (mkdir)");
     run(&["serve", "--token-file", "/no/such/token"]).fails(1, "head -c 32 /dev/urandom");
     run(&["serve", "--ip", "192.0.2.7"]).fails(1, "this host has");
     run(&["serve", "--interface", "nosuch0"]).fails(1, "does not exist");
