@@ -25,6 +25,7 @@ cargo xtask COMMAND [OPTIONS]      (or ./x COMMAND, which first looks for a C co
 Checks
   ci [--skip STEP]...          all checks below in order, with a table; stops at the first failure
   prebuild                     build what the steps after `test` run (`.ci/run`: beside the tests)
+  lockfile                     Cargo.lock agrees with the manifests
   fmt [--check]                format the code, or only say what is not formatted
   lint                         clippy and rustdoc, every warning an error
   tidy                         house rules: lengths, layers, unsafe, links, banned words

@@ -1,7 +1,7 @@
 //! Sizes, offsets and numbers of our own declarations, compared with the headers of the system by
 //! its C compiler.
 
-use srd_ibverbs::{abi, comp_cntr, num};
+use srd_ibverbs::{abi::*, comp_cntr::*, num};
 use std::{
     fmt::Write as _,
     fs,
@@ -13,9 +13,9 @@ use std::{
 /// Asserts about one structure: its size, unless it has grown in newer headers, and its fields
 /// (without commas: a formatter would give each a line).
 macro_rules! layout {
-    ($out:ident, $c:literal, $rust:ident, $size:ident; $($field:ident)*) => {
-        size($out, $c, size_of::<abi::$rust>(), Size::$size);
-        $(field($out, $c, stringify!($field), offset_of!(abi::$rust, $field));)*
+    ($out:ident, $c:expr, $rust:ident, $size:ident; $($field:ident)*) => {
+        size($out, $c, size_of::<$rust>(), Size::$size);
+        $(field($out, $c, stringify!($field), offset_of!($rust, $field));)*
     };
 }
 
@@ -88,23 +88,23 @@ fn device(out: &mut String) {
         atomic_cap max_ah max_srq max_pkeys local_ca_ack_delay phys_port_cnt
     }
     layout! { out, "struct ibv_device_attr_ex", ibv_device_attr_ex, Begin; orig_attr comp_mask }
-    field(out, "struct ibv_device_attr_ex", "phys_port_cnt_ex", abi::PHYS_PORT_CNT_EX_OFFSET);
+    field(out, "struct ibv_device_attr_ex", "phys_port_cnt_ex", PHYS_PORT_CNT_EX_OFFSET);
     layout! { out, "struct ibv_port_attr", ibv_port_attr, Grown;
         state max_mtu active_mtu gid_tbl_len port_cap_flags max_msg_sz bad_pkey_cntr
         qkey_viol_cntr pkey_tbl_len lid sm_lid lmc max_vl_num sm_sl subnet_timeout init_type_reply
         active_width active_speed phys_state link_layer flags port_cap_flags2
     }
     // The structure grows at its front: what counts is the distance from its last field.
-    let ours = offset_of!(abi::verbs_context, context);
+    let ours = offset_of!(verbs_context, context);
     for (name, at) in [
-        ("query_port", offset_of!(abi::verbs_context, query_port)),
-        ("alloc_parent_domain", offset_of!(abi::verbs_context, alloc_parent_domain)),
-        ("dealloc_td", offset_of!(abi::verbs_context, dealloc_td)),
-        ("alloc_td", offset_of!(abi::verbs_context, alloc_td)),
-        ("create_cq_ex", offset_of!(abi::verbs_context, create_cq_ex)),
-        ("query_device_ex", offset_of!(abi::verbs_context, query_device_ex)),
-        ("create_qp_ex", offset_of!(abi::verbs_context, create_qp_ex)),
-        ("sz", offset_of!(abi::verbs_context, sz)),
+        ("query_port", offset_of!(verbs_context, query_port)),
+        ("alloc_parent_domain", offset_of!(verbs_context, alloc_parent_domain)),
+        ("dealloc_td", offset_of!(verbs_context, dealloc_td)),
+        ("alloc_td", offset_of!(verbs_context, alloc_td)),
+        ("create_cq_ex", offset_of!(verbs_context, create_cq_ex)),
+        ("query_device_ex", offset_of!(verbs_context, query_device_ex)),
+        ("create_qp_ex", offset_of!(verbs_context, create_qp_ex)),
+        ("sz", offset_of!(verbs_context, sz)),
     ] {
         let _ = writeln!(
             out,
@@ -163,9 +163,9 @@ fn queues(out: &mut String) {
     layout! { out, "struct ibv_send_wr", ibv_send_wr, Same;
         wr_id next sg_list num_sge opcode send_flags imm_data
     }
-    field(out, "struct ibv_send_wr", "wr.ud.ah", offset_of!(abi::ibv_send_wr, ah));
-    field(out, "struct ibv_send_wr", "wr.ud.remote_qpn", offset_of!(abi::ibv_send_wr, remote_qpn));
-    let qkey = offset_of!(abi::ibv_send_wr, remote_qkey);
+    field(out, "struct ibv_send_wr", "wr.ud.ah", offset_of!(ibv_send_wr, ah));
+    field(out, "struct ibv_send_wr", "wr.ud.remote_qpn", offset_of!(ibv_send_wr, remote_qpn));
+    let qkey = offset_of!(ibv_send_wr, remote_qkey);
     field(out, "struct ibv_send_wr", "wr.ud.remote_qkey", qkey);
     layout! { out, "struct ibv_recv_wr", ibv_recv_wr, Same; wr_id next sg_list num_sge }
 }
@@ -185,45 +185,29 @@ fn efadv(out: &mut String) {
 
 /// Completion counters, which rdma-core has since version 65.
 fn counters(out: &mut String) {
-    use comp_cntr::{
-        efadv_comp_cntr_init_attr, efadv_memory_location, ibv_comp_cntr, ibv_comp_cntr_caps,
-        ibv_comp_cntr_init_attr, ibv_qp_attach_comp_cntr_attr,
-    };
-    let c = "struct ibv_comp_cntr";
-    size(out, c, size_of::<ibv_comp_cntr>(), Size::Same);
-    field(out, c, "handle", offset_of!(ibv_comp_cntr, handle));
+    layout! { out, "struct ibv_comp_cntr", ibv_comp_cntr, Same; handle }
     let c = "struct ibv_comp_cntr_init_attr";
-    size(out, c, size_of::<ibv_comp_cntr_init_attr>(), Size::Same);
+    layout! { out, c, ibv_comp_cntr_init_attr, Same; flags }
     field(out, c, "type", offset_of!(ibv_comp_cntr_init_attr, kind));
-    field(out, c, "flags", offset_of!(ibv_comp_cntr_init_attr, flags));
-    let c = "struct ibv_comp_cntr_caps";
-    size(out, c, size_of::<ibv_comp_cntr_caps>(), Size::Same);
-    field(out, c, "max_counters", offset_of!(ibv_comp_cntr_caps, max_counters));
-    let ops = offset_of!(ibv_comp_cntr_caps, supported_qp_attach_ops);
-    field(out, c, "supported_qp_attach_ops", ops);
-    let c = "struct ibv_qp_attach_comp_cntr_attr";
-    size(out, c, size_of::<ibv_qp_attach_comp_cntr_attr>(), Size::Same);
-    field(out, c, "op_mask", offset_of!(ibv_qp_attach_comp_cntr_attr, op_mask));
+    layout! { out, "struct ibv_comp_cntr_caps", ibv_comp_cntr_caps, Same;
+        max_counters supported_qp_attach_ops
+    }
+    layout! { out, "struct ibv_qp_attach_comp_cntr_attr", ibv_qp_attach_comp_cntr_attr, Same;
+        op_mask
+    }
     let c = "struct efadv_memory_location";
-    size(out, c, size_of::<efadv_memory_location>(), Size::Same);
+    layout! { out, c, efadv_memory_location, Same; }
     field(out, c, "dmabuf.offset", offset_of!(efadv_memory_location, dmabuf_offset));
     field(out, c, "dmabuf.fd", offset_of!(efadv_memory_location, dmabuf_fd));
     field(out, c, "type", offset_of!(efadv_memory_location, kind));
-    let c = "struct efadv_comp_cntr_init_attr";
-    size(out, c, size_of::<efadv_comp_cntr_init_attr>(), Size::Same);
-    field(out, c, "flags", offset_of!(efadv_comp_cntr_init_attr, flags));
-    let completions = offset_of!(efadv_comp_cntr_init_attr, comp_cntr_ext_mem);
-    field(out, c, "comp_cntr_ext_mem", completions);
-    field(out, c, "err_cntr_ext_mem", offset_of!(efadv_comp_cntr_init_attr, err_cntr_ext_mem));
+    layout! { out, "struct efadv_comp_cntr_init_attr", efadv_comp_cntr_init_attr, Same;
+        flags comp_cntr_ext_mem err_cntr_ext_mem
+    }
 }
 
 /// The sizes that the headers of rdma-core 65 give, for machines with older headers.
 #[test]
 fn structures_of_counters_have_their_sizes() {
-    use comp_cntr::{
-        efadv_comp_cntr_init_attr, efadv_memory_location, ibv_comp_cntr, ibv_comp_cntr_caps,
-        ibv_comp_cntr_init_attr, ibv_qp_attach_comp_cntr_attr,
-    };
     assert_eq!(size_of::<ibv_comp_cntr>(), 16);
     assert_eq!(size_of::<ibv_comp_cntr_init_attr>(), 12);
     assert_eq!(size_of::<ibv_comp_cntr_caps>(), 16);

@@ -367,8 +367,7 @@ impl Ledger {
 
     /// Adds a decision to the hash.
     pub fn fold(&mut self, a: u64, b: u64) {
-        let x = self.hash.rotate_left(9) ^ a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b;
-        self.hash = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ self.now;
+        self.hash = fold(self.hash, a, b) ^ self.now;
     }
 
     /// Adds a line to the trace, if there is one.
@@ -403,4 +402,10 @@ impl Ledger {
         self.tally.rnr += u64::from(v == Verdict::Rnr);
         self.fold(u64::from(id), 1 << 40 | v as u64);
     }
+}
+
+/// A hash with two more numbers.
+pub(crate) fn fold(hash: u64, a: u64, b: u64) -> u64 {
+    let x = hash.rotate_left(9) ^ a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b;
+    x.wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }

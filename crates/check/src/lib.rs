@@ -17,6 +17,7 @@ mod deaf;
 mod denial;
 mod draw;
 mod emit;
+mod engines;
 mod faults;
 mod focus;
 mod host;

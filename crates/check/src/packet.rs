@@ -9,6 +9,9 @@ use std::rc::Rc;
 /// Bytes of Ethernet, IPv4 and UDP headers around a datagram.
 pub const FRAME_BYTES: u32 = 14 + 20 + 8;
 
+/// Bytes on a cable around a datagram: these headers, the trailer of Ethernet, preamble and gap.
+pub const CABLE_BYTES: u64 = FRAME_BYTES as u64 + 4 + 20;
+
 /// Source of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {

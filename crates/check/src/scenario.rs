@@ -339,14 +339,14 @@ impl Scenario {
     /// Describes the world as lines of text, as the head of a trace.
     pub fn describe(&self) -> Vec<String> {
         if let Some(plan) = &self.hostile {
-            return hostile::describe(plan);
+            return vec![format!("{plan:?}")];
         }
         #[cfg(feature = "sealed")]
         if let Some(plan) = &self.sealed {
-            return sealed::describe(plan);
+            return vec![format!("{plan:?}")];
         }
         if let Some(plan) = &self.crowd {
-            return crowd::describe(plan);
+            return vec![format!("{plan:?}")];
         }
         let us = |ps: Ps| ps as f64 / US as f64;
         let mut out = vec![format!(

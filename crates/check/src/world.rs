@@ -44,22 +44,14 @@ type Net = World<Pkt, Machine>;
 /// Runs one world to its end or its first violation.
 pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     if let Some(plan) = &scenario.hostile {
-        let r = crate::hostile::run(plan, scenario.seed, &scenario.bytes, options);
-        let network = Totals::default();
-        let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
-        return Outcome { violation, hash, tally, network, trace };
+        return crate::hostile::run(plan, scenario.seed, &scenario.bytes, options);
     }
     #[cfg(feature = "sealed")]
     if let Some(plan) = &scenario.sealed {
-        let r = crate::sealed::run(plan, scenario.seed, options);
-        let network = Totals::default();
-        let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
-        return Outcome { violation, hash, tally, network, trace };
+        return crate::sealed::run(plan, scenario.seed, options);
     }
     if let Some(plan) = &scenario.crowd {
-        let r = crate::crowd::run(plan, options);
-        let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
-        return Outcome { violation, hash, tally, network: r.network, trace };
+        return crate::crowd::run(plan, options);
     }
     let s = Rc::new(scenario.clone());
     let engines = s.hosts as usize * s.slots.len();

@@ -7,7 +7,8 @@
 use crate::{
     device::capture_file,
     failure::{Failure, Result},
-    observe::{Chosen, UNSEEN, now_ns, printable},
+    host,
+    observe::{Chosen, UNSEEN, now_ns, pid, printable},
     output, path_orders,
     signals::Stop,
     units,
@@ -64,7 +65,7 @@ pub struct CaptureArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Processes to capture [default: all of this user, also those that start later]
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = pid)]
     pids: Vec<u32>,
     /// End after this time, as 10s or 500ms [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
@@ -77,7 +78,7 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
     /// Only packets from and to this address
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = host::ip)]
     peer: Option<IpAddr>,
     /// Memory for the packets of a process that are not written yet, as 16M: a power of two from
     /// 512K to 1G

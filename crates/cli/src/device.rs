@@ -3,7 +3,7 @@
 use crate::{
     app::token::Token,
     failure::{Failure, Result},
-    output, units,
+    host, output, units,
 };
 use clap::ValueEnum;
 use srd::{
@@ -82,7 +82,7 @@ impl SealPolicy {
 pub struct DeviceArgs {
     /// Local address to use [default: 127.0.0.1 for a server, the address of the route to HOST for
     /// a client]
-    #[arg(long, value_name = "ADDR", conflicts_with = "interface")]
+    #[arg(long, value_name = "ADDR", value_parser = own_ip, conflicts_with = "interface")]
     pub ip: Option<IpAddr>,
     /// Local network interface to use (its first address)
     #[arg(long, value_name = "NAME")]
@@ -99,7 +99,7 @@ pub struct DeviceArgs {
     /// Paths (UDP source ports) to spray over: a power of two up to 256
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = paths)]
     pub paths: u16,
-    /// How a path is chosen for each packet
+    /// How a path is chosen for each packet [default: srd; of `srd paths`: oblivious]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub path_policy: Option<PathPolicy>,
     /// How fast to send
@@ -214,6 +214,10 @@ pub fn number_set(name: &str, what: &str) -> Result<Option<u16>> {
     let Some(text) = srd::setting(name).filter(|text| !text.is_empty()) else { return Ok(None) };
     let wrong = || Failure::usage(format!("{name}={}: it is no {what}", text.display()));
     text.to_str().and_then(|t| t.parse().ok()).ok_or_else(wrong).map(Some)
+}
+
+fn own_ip(text: &str) -> Result<IpAddr, String> {
+    host::ip(text).map_err(|e| format!("{e}; --interface takes the name of an interface"))
 }
 
 /// A slot, or `None` for the first free one.

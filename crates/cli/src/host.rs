@@ -34,6 +34,12 @@ impl fmt::Display for Server {
     }
 }
 
+/// Parses an address.
+pub fn ip(text: &str) -> Result<IpAddr, String> {
+    let wrong = |_| format!("`{text}` is no IP address; write it as 10.0.0.5 or 2001:db8::7");
+    text.parse().map_err(wrong)
+}
+
 impl HostName {
     /// Parses `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`.
     ///

@@ -3,7 +3,7 @@
 
 use crate::{
     failure::{Failure, Result},
-    output, path_probe, path_users,
+    host, output, path_probe, path_users,
     signals::Stop,
     units,
 };
@@ -89,7 +89,7 @@ pub struct DenyArgs {
     #[arg(value_name = "PATHS", value_parser = PathList::parse)]
     paths: PathList,
     /// Address of the remote host
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = host::ip)]
     peer: IpAddr,
     /// Paths that must remain in use; an order that leaves fewer is refused
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -107,7 +107,7 @@ pub struct AllowArgs {
     #[arg(value_name = "PATHS", default_value = "all", value_parser = PathList::parse)]
     paths: PathList,
     /// Address of the remote host
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = host::ip)]
     peer: IpAddr,
     /// As root: for the processes of each user, also of those who open their first device later
     #[arg(long)]
@@ -118,7 +118,7 @@ pub struct AllowArgs {
 #[derive(clap::Args, Debug)]
 pub struct WatchArgs {
     /// Only paths to this address
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = host::ip)]
     peer: Option<IpAddr>,
     /// Time between two looks, as 1s or 200ms; processes show their paths every 100 ms at most
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = units::duration)]
@@ -138,7 +138,7 @@ pub struct ProbeArgs {
     #[arg(value_name = "PATHS", default_value = "all", value_parser = PathList::parse)]
     pub paths: PathList,
     /// Only paths to this address [default: to the addresses that the processes show, 8 at most]
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = host::ip)]
     pub peer: Option<IpAddr>,
     /// How long to wait for the answers
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]

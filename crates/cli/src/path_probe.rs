@@ -62,7 +62,8 @@ pub fn run(mask: PathMask, args: &ProbeArgs, stop: &Stop) -> Result {
     peers.sort_unstable();
     peers.dedup();
     if peers.is_empty() {
-        return Err(Failure::new("no running process of this user shows paths to there"));
+        let to = args.peer.map_or_else(|| "any address".into(), |ip| ip.to_string());
+        return Err(Failure::new(format!("no running process of this user shows paths to {to}")));
     }
     if peers.len() > PATH_PROBES_MAX {
         output::note(&format!(

@@ -34,8 +34,18 @@ struct Cli {
     command: Command,
 }
 
+const EXAMPLES: &str = "Examples:
+  srd lab list                                  all experiments
+  srd lab run fig2 --quick --out report         tables, CSV and plots (report/fig2.html)
+  srd lab run incast --set engine.paths=16      with another value of a field
+  srd lab show incast > mine.toml               a spec to change: srd lab run mine.toml
+  srd lab fields network.                       what a spec may say of the network
+
+Exit codes: 0 done, 1 a run or a file failed, 2 wrong usage or a wrong spec.";
+
 /// Command of the lab.
 #[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
 pub enum Command {
     /// Run experiments by name, or spec files; `all` runs every experiment
     Run(Run),
@@ -97,7 +107,7 @@ pub struct Run {
     sweep: Vec<String>,
     /// Number of parallel runs; results do not depend on it, except the columns of speed and memory
     /// (default: one per processor)
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<NonZeroU32>,
     /// Write the table, CSV, JSON and a page with plots into this folder
     #[arg(long, value_name = "DIR")]
@@ -109,6 +119,11 @@ pub struct Run {
     /// Omit speed and memory, which differ from run to run; all other figures follow from the seeds
     #[arg(long)]
     no_cost: bool,
+}
+
+/// Parses the number of parallel runs.
+fn threads(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number of threads; give 1 or more"))
 }
 
 /// Error of a command.

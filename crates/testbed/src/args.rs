@@ -16,8 +16,19 @@ use crate::{
 use clap::{Args, Subcommand};
 use std::{ffi::OsString, time::Duration};
 
+const EXAMPLES: &str = "Examples:
+  srd net demo                                  SRD beside TCP while a spine fails
+  srd net up                                    4 spines, 2 leaves with 2 hosts each
+  srd net exec h1x0 -- srd serve --ip 10.1.1.10 &
+  srd net exec h0x0 -- srd perf bw 10.1.1.10
+  srd net fail spine 0 --blackhole --for 3s
+  srd net down
+
+It needs no root, where the kernel allows user namespaces.";
+
 /// Options of `srd net`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct NetArgs {
     /// The command to run.
     #[command(subcommand)]

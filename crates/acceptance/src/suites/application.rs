@@ -22,7 +22,7 @@ pub fn run(f: &Fabric) -> Result<String> {
     let line = format!("lmp -in {} -log none", input.display());
     let one = |over| {
         let said = f.mpi_over(over, LIMIT_S, RANKS, &line)?;
-        super::cases::expect_end(&said)?;
+        super::cases::expect_end_over(over, &said)?;
         let rows = rows(&said.text);
         if rows.len() != ROWS {
             return Err(format!("{}: {} rows of numbers, not {ROWS}", over.name(), rows.len()));

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     Result,
+    mpi::stage::Transport,
     process::{command, root, run as build},
 };
 use std::{thread::sleep, time::Duration};
@@ -293,6 +294,22 @@ const SHARDED: &str = "env SRD_SHARDS=2 SRD_LOG=info";
 /// Requires success.
 pub fn expect_end(said: &Said) -> Result {
     if said.code == 0 { Ok(()) } else { Err(said.tail()) }
+}
+
+/// Requires success of a run over that transport, which an error names.
+pub fn expect_end_over(over: Transport, said: &Said) -> Result {
+    expect_end(said).map_err(|e| format!("{}: {e}", over.name()))
+}
+
+/// Requires that a program printed the same over SRD as over TCP.
+pub fn expect_same(srd: &[String], tcp: &[String]) -> Result {
+    if let Some((ours, theirs)) = srd.iter().zip(tcp).find(|(a, b)| a != b) {
+        return Err(format!("over SRD `{ours}`, over TCP `{theirs}`"));
+    }
+    if srd.len() == tcp.len() {
+        return Ok(());
+    }
+    Err(format!("{} lines over SRD, {} over TCP", srd.len(), tcp.len()))
 }
 
 /// The summary of `srd run` as a remark.

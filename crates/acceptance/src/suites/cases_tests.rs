@@ -27,6 +27,15 @@ fn cases_on_one_host_do_not_travel() {
 }
 
 #[test]
+fn a_program_that_prints_something_else_over_tcp_fails() {
+    let lines = |all: &[&str]| all.iter().map(|&l| l.to_owned()).collect::<Vec<_>>();
+    let (two, other) = (lines(&["1.5", "2.5"]), lines(&["1.5", "2.25"]));
+    assert_eq!(expect_same(&two, &two), Ok(()));
+    assert_eq!(expect_same(&two, &other).unwrap_err(), "over SRD `2.5`, over TCP `2.25`");
+    assert_eq!(expect_same(&two, &two[..1]).unwrap_err(), "2 lines over SRD, 1 over TCP");
+}
+
+#[test]
 fn only_an_exit_code_of_zero_is_success() {
     assert_eq!(expect_end(&said("anything")), Ok(()));
     for code in [1, 124, -1] {

@@ -231,7 +231,7 @@ fn training(f: &Fabric, folder: &Path) -> Result<String> {
     let line = script(folder, "jax_training.py");
     let one = |over: Transport| {
         let said = f.mpi_spread(over, LIMIT_S, 2, &line)?;
-        cases::expect_end(&said).map_err(|e| format!("{}: {e}", over.name()))?;
+        cases::expect_end_over(over, &said)?;
         let printed = printed("jax_training: ", &said.text);
         Ok::<_, String>((said, printed))
     };
@@ -239,12 +239,7 @@ fn training(f: &Fabric, folder: &Path) -> Result<String> {
     share::bytes_check(&said, TRAINING_MB_MIN)?;
     let last = srd.last().filter(|line| line.contains(" losses, "));
     let last = last.ok_or_else(|| format!("no losses, {}", said.tail()))?;
-    if let Some((a, b)) = srd.iter().zip(&tcp).find(|(a, b)| a != b) {
-        return Err(format!("over SRD `{a}`, over TCP `{b}`"));
-    }
-    if srd.len() != tcp.len() {
-        return Err(format!("{} lines over SRD, {} over TCP", srd.len(), tcp.len()));
-    }
+    cases::expect_same(&srd, &tcp)?;
     let losses = last.split(' ').next().unwrap_or_default();
     let same = "and the weights, every bit as over TCP";
     Ok(format!("{losses} losses {same}; {}", cases::through(&said)?))

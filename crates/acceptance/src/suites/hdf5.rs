@@ -2,7 +2,7 @@
 //! and over Open MPI's TCP. Each rank reads what others wrote, and both files must be equal.
 
 use super::{
-    cases::{checked_by, expect_end},
+    cases::{checked_by, expect_end_over},
     fabric::Fabric,
     share,
 };
@@ -36,7 +36,7 @@ pub fn run(f: &Fabric) -> Result<String> {
         let _ = fs::remove_file(&file);
         let line = format!("{} {}", program.display(), file.display());
         let said = f.mpi_over(over, LIMIT_S, RANKS, &line)?;
-        expect_end(&said).map_err(|e| format!("{}: {e}", over.name()))?;
+        expect_end_over(over, &said)?;
         let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         Ok::<_, String>((said, bytes))
     };

@@ -1,7 +1,7 @@
 //! The HPC Challenge benchmark over SRD and over Open MPI's TCP: every test must succeed, and the
 //! results of the linear solver must have the same digits.
 
-use super::cases::{expect_end, through};
+use super::cases::{expect_end_over, through};
 use super::fabric::{Fabric, Said};
 use super::share;
 use crate::{Result, mpi::stage::Transport};
@@ -92,7 +92,7 @@ fn one(f: &Fabric, over: Transport) -> Result<(Said, BTreeMap<String, String>)> 
     fs::create_dir_all(&folder).map_err(fail)?;
     fs::write(folder.join("hpccinf.txt"), INPUT).map_err(fail)?;
     let said = f.mpi_spread(over, LIMIT_S, 2, &format!("--wdir {} hpcc", folder.display()))?;
-    expect_end(&said).map_err(|e| format!("{}: {e}", over.name()))?;
+    expect_end_over(over, &said)?;
     let text = fs::read_to_string(folder.join("hpccoutf.txt")).map_err(fail)?;
     let summary = summary(&text);
     let bad = summary.iter().find(|(name, value)| match name.as_str() {

@@ -1,7 +1,7 @@
 //! OpenFOAM's motorBike over SRD and over Open MPI's TCP in turns, on a reduced mesh. Both must
 //! print the same residuals.
 
-use super::cases::{expect_end, through};
+use super::cases::{expect_end_over, through};
 use super::fabric::{Fabric, Said};
 use super::share;
 use crate::process::{command, output};
@@ -105,7 +105,7 @@ fn solved(
         f.heal()?;
     }
     let said = said?;
-    expect_end(&said).map_err(|e| format!("{}: {e}", over.name()))?;
+    expect_end_over(over, &said)?;
     let residuals = said.text.lines().filter(|l| l.contains("Initial residual = "));
     let residuals = residuals.map(str::to_owned).collect();
     Ok(Ran { residuals, share: share::Share::of(&said)?, said })

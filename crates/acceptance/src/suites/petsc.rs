@@ -2,7 +2,7 @@
 //! in every iteration.
 
 use super::{
-    cases::{expect_end, through},
+    cases::{expect_end_over, expect_same, through},
     fabric::Fabric,
     share,
 };
@@ -46,19 +46,14 @@ pub fn run(f: &Fabric) -> Result<String> {
     );
     let one = |over: Transport| {
         let said = f.mpi_over(over, LIMIT_S, RANKS, &line)?;
-        expect_end(&said).map_err(|e| format!("{}: {e}", over.name()))?;
+        expect_end_over(over, &said)?;
         let numbers = numbers(&said.text).map_err(|e| format!("{}: {e}", over.name()))?;
         Ok::<_, String>((said, numbers))
     };
     let (_, tcp) = one(Transport::TcpBtl)?;
     let (said, srd) = one(Transport::Srd)?;
     share::bytes_check(&said, MB_MIN)?;
-    if let Some((ours, theirs)) = srd.iter().zip(&tcp).find(|(a, b)| a != b) {
-        return Err(format!("`{ours}`, over TCP `{theirs}`"));
-    }
-    if srd.len() != tcp.len() {
-        return Err(format!("{} lines of numbers, over TCP {}", srd.len(), tcp.len()));
-    }
+    expect_same(&srd, &tcp)?;
     Ok(format!("{} residuals and norms, every digit as over TCP; {}", srd.len(), through(&said)?))
 }
 

@@ -102,7 +102,7 @@ fn survey() {
             plan.mtu(),
             plan.config.burst_packets,
             stage.packets,
-            stage.wrong.as_ref().map(|w| &w.2),
+            stage.wrong.as_ref().map(|v| &v.what),
             oracles::check(&plan, &stage.measured).map(|v| v.0),
         );
         for m in &stage.measured {

@@ -2,20 +2,19 @@
 
 use super::net::Gram;
 use super::plan::{PACKETS, Plan};
-use crate::hostile::Watch;
+use crate::engines::{Watch, qp_ready, wake_ns};
 use crate::packet::{endpoint_of, ip_of};
 use srd_core::wire::{self, AckBlock};
 use srd_core::{
-    Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, QpInit,
-    QpModify, QpState, QpType, Qpn, Rng, Rx, RxMeta, SendRequest, Source, Span, Status, Time,
-    Transmit, TxSink,
+    Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, Qpn, Rng,
+    Rx, RxMeta, SendRequest, Source, Span, Status, Time, Transmit, TxSink,
 };
 
 /// Address of the receiver's region.
 const REGION_AT: u64 = 1 << 20;
 /// Q_Key of all queue pairs.
 const QKEY: u32 = 7;
-/// Depth of queues of sends, and of the completion queue.
+/// Depth of queues, and half of the completion queue's.
 const DEPTH: u32 = 512;
 /// Packets per poll.
 const BATCH: usize = 16;
@@ -56,31 +55,14 @@ impl Member {
         }
         let rng = Rng::from_seed(plan.seed ^ (host as u64) << 8 ^ u64::from(slot));
         let now = Time(0);
-        let watch = Watch { steps: 0, max: plan.steps_max(), longest: 0 };
+        let watch = Watch::of(&cfg);
         let mut engine = Engine::new(cfg, rng, now, watch).expect("a sound plan");
         let cq = engine.cq_create(2 * DEPTH).expect("a fresh engine has room");
         let pd = engine.pd_create().expect("a fresh engine has room");
         let bytes = PACKETS * plan.mtu();
         let all = Access(Access::REMOTE_WRITE | Access::LOCAL_WRITE);
         let key = engine.mr_register(pd, REGION_AT, bytes, all).expect("a fresh engine has room");
-        let init = QpInit {
-            kind: QpType::Srd,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            sq_depth: DEPTH,
-            rq_depth: 1,
-            unsolicited_write_recv: false,
-        };
-        let qpn = engine.qp_create(now, init).expect("a fresh engine has room");
-        let none = QpModify { state: None, qkey: None, rnr_retry: None };
-        for step in [
-            QpModify { state: Some(QpState::Init), qkey: Some(QKEY), ..none },
-            QpModify { state: Some(QpState::Rtr), ..none },
-            QpModify { state: Some(QpState::Rts), rnr_retry: Some(7), ..none },
-        ] {
-            engine.qp_modify(now, qpn, step).expect("the usual moves");
-        }
+        let qpn = qp_ready(&mut engine, now, (pd, cq), DEPTH, QKEY);
         // The receiver is on the first host.
         let ah = (host > 0).then(|| engine.ah_create(now, pd, ip_of(0)).expect("room"));
         Self {
@@ -173,10 +155,7 @@ impl Member {
 
     /// When the engine is to be woken.
     pub fn due(&self, now: u64) -> u64 {
-        match self.engine.next_timeout() {
-            Time::NEVER => u64::MAX,
-            t => t.0.max(now + 1),
-        }
+        wake_ns(&self.engine, now)
     }
 }
 

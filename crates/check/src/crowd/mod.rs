@@ -12,26 +12,15 @@ mod oracles;
 mod plan;
 mod stage;
 
-use crate::ledger::{Tally, Violation};
-use crate::trace::Trace;
-use crate::world::Options;
+use crate::ledger::Tally;
+use crate::world::{Options, Outcome};
 pub(crate) use plan::{AWAITED, CROWD_EACH, draw};
 pub use plan::{Kind, Plan};
 use srd_fabric::Totals;
 use stage::Stage;
 
-/// Result of a crowded world.
-#[derive(Debug, Default)]
-pub(crate) struct Ran {
-    pub violation: Option<Violation>,
-    pub hash: u64,
-    pub tally: Tally,
-    pub network: Totals,
-    pub trace: Option<Box<Trace>>,
-}
-
 /// Runs the world of a plan.
-pub(crate) fn run(plan: &Plan, options: Options) -> Ran {
+pub(crate) fn run(plan: &Plan, options: Options) -> Outcome {
     let mut stage = Stage::new(plan, options.trace);
     stage.run();
     if stage.wrong.is_none()
@@ -49,19 +38,13 @@ pub(crate) fn run(plan: &Plan, options: Options) -> Ran {
         ..Tally::default()
     };
     let network = Totals { marked: stage.net.marked, ..Totals::default() };
-    let wrong = stage.wrong.take();
-    Ran {
-        violation: wrong.map(|(at, oracle, what)| Violation { oracle, at: at * 1000, what }),
+    Outcome {
+        violation: stage.wrong.take(),
         hash: stage.hash ^ stage.packets << 20 ^ stage.received,
         tally,
         network,
         trace: stage.trace.take(),
     }
-}
-
-/// Describes a world, as the head of a trace.
-pub(crate) fn describe(plan: &Plan) -> Vec<String> {
-    vec![format!("{plan:?}")]
 }
 
 #[cfg(test)]

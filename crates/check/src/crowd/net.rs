@@ -2,12 +2,10 @@
 
 use super::plan::{JITTER_NS, Kind, LIFTED_TIMES, Plan};
 use crate::draw::Draw;
+use crate::packet::CABLE_BYTES;
 use crate::schedule::Schedule;
 use srd_core::Endpoint;
 use std::net::IpAddr;
-
-/// Bytes per datagram of Ethernet, IPv4 and UDP headers, preamble and gap.
-const FRAME_BYTES: u64 = 66;
 
 /// A datagram. Payload has no bytes, only a length.
 #[derive(Clone, Debug)]
@@ -107,7 +105,7 @@ impl Net {
     /// Sends a datagram from the port of `host`; half of `base_ns` is the way to the bottleneck, or
     /// from the receiver to the sender.
     pub fn send(&mut self, now: u64, host: usize, base_ns: u64, gram: Gram) {
-        let bytes = gram.len as u64 + FRAME_BYTES;
+        let bytes = gram.len as u64 + CABLE_BYTES;
         let leaves = self.ports[host].max(now) + time_of(bytes, self.line);
         self.ports[host] = leaves;
         let at = leaves + base_ns / 2 + self.draw.below(JITTER_NS);
@@ -118,7 +116,7 @@ impl Net {
     /// A datagram reaches the bottleneck. `base_ns`: as above; the other half is the way to the
     /// receiver.
     pub fn bottleneck(&mut self, now: u64, base_ns: u64, mut gram: Gram) {
-        let bytes = gram.len as u64 + FRAME_BYTES;
+        let bytes = gram.len as u64 + CABLE_BYTES;
         self.offered += 1;
         let leaves = match self.kind {
             Kind::Policer { bytes: room } | Kind::Lifted { bytes: room } => {

@@ -14,7 +14,7 @@ fn net(kind: Kind) -> Net {
 fn gram(bytes: u64) -> Gram {
     Gram {
         head: Vec::new(),
-        len: (bytes - FRAME_BYTES) as usize,
+        len: (bytes - CABLE_BYTES) as usize,
         src: endpoint_of(1, 0).ip,
         dst: endpoint_of(0, 0),
         sender: 0,

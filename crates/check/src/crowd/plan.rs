@@ -5,7 +5,7 @@ use crate::draw::Draw;
 use crate::packet::ip_of;
 use crate::scenario::stream;
 use srd_core::config::Integrity;
-use srd_core::{EngineConfig, Span, limits};
+use srd_core::{EngineConfig, Span};
 
 /// One of so many seeds has a crowded world. They take some fifty times as long as others.
 pub(crate) const CROWD_EACH: u64 = 200;
@@ -409,12 +409,6 @@ impl Plan {
             senders: self.bases_ns.len() as u64,
             base_ns: self.bases_ns.iter().copied().min().unwrap_or(0),
         }
-    }
-
-    /// Most steps of one call on an engine, as in hostile worlds.
-    pub(super) fn steps_max(&self) -> u64 {
-        let c = &self.config;
-        8 * (u64::from(limits::WINDOW_MAX) + u64::from(c.wrs_max) + u64::from(c.contexts_max))
     }
 
     /// Requests that each sender keeps outstanding: twice what it may have in flight at most (rule

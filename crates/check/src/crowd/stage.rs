@@ -4,11 +4,12 @@ use super::member::{Goal, Member};
 use super::net::{Event, Gram, Net};
 use super::plan::{PACKETS, Plan};
 use crate::draw::Draw;
-use crate::ledger::Oracle;
+use crate::ledger::{Oracle, Violation, fold};
 use crate::packet::host_of;
 use crate::scenario::stream;
 use crate::trace::Trace;
 use srd_core::config::PORT_BASE_DEFAULT;
+use srd_fabric::NS;
 use std::net::IpAddr;
 
 /// Events after which a world is stuck in a loop: ten times what the largest needs.
@@ -100,8 +101,8 @@ pub(super) struct Stage<'a> {
     pub packets: u64,
     pub received: u64,
     pub hash: u64,
-    /// The first violation: when, and what.
-    pub wrong: Option<(u64, Oracle, String)>,
+    /// The first violation.
+    pub wrong: Option<Violation>,
     pub trace: Option<Box<Trace>>,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Stage<'a> {
     /// Records a violation; only the first is kept.
     #[cold]
     pub fn fail(&mut self, oracle: Oracle, what: String) {
-        self.wrong.get_or_insert((self.now, oracle, what));
+        self.wrong.get_or_insert(Violation { oracle, at: self.now * NS, what });
     }
 
     /// From the first event until all requests have ended.
@@ -198,8 +199,7 @@ impl<'a> Stage<'a> {
             Ok(_) => self.fail(Oracle::Placement, format!("a sender places {gram:?}")),
             Err(what) => self.fail(Oracle::Judgment, what),
         }
-        self.hash = (self.hash.rotate_left(9) ^ self.now ^ (gram.len as u64) << 40)
-            .wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        self.hash = fold(self.hash, self.now, gram.len as u64);
         self.turn(id);
     }
 

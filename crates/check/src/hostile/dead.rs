@@ -1,7 +1,8 @@
 //! Members that die and never return: who they are, what they hold, and what is sent to them.
 
-use super::net::{Act, Event, FRAME_BYTES, Gram};
+use super::net::{Act, Event, Gram};
 use super::stage::Stage;
+use crate::packet::CABLE_BYTES;
 use srd_core::Opcode;
 
 /// Operations that need no place for reads at the responder.
@@ -77,7 +78,7 @@ impl Stage<'_> {
         if self.doomed.iter().any(|&d| peers[d].at == gram.dst && !peers[d].alive)
             && now <= self.plan.load_ns
         {
-            self.to_dead_bytes += gram.bytes.len() as u64 + FRAME_BYTES;
+            self.to_dead_bytes += gram.bytes.len() as u64 + CABLE_BYTES;
         }
     }
 }

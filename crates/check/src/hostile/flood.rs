@@ -3,6 +3,7 @@
 use super::net::Gram;
 use super::plan::ip_of;
 use super::stage::Stage;
+use crate::packet::CABLE_BYTES;
 use crate::stranger::open_of_stranger;
 use srd_core::config::Integrity;
 use srd_core::wire::{self, Backlog, Body, CloseCode, Flags, Header, Packet};
@@ -48,7 +49,7 @@ impl Stage<'_> {
             wire::stamp(&mut bytes);
             let dst = self.peers[0].at;
             self.said += 1;
-            self.hostile_bytes += bytes.len() as u64 + 66;
+            self.hostile_bytes += bytes.len() as u64 + CABLE_BYTES;
             let gram = Gram {
                 bytes,
                 src,

@@ -1,9 +1,9 @@
 //! The jobs of a hostile world: who sent which request to whom, and how it ended.
 
-use super::peer::Wrong;
 use crate::cover::Cover;
-use crate::ledger::Oracle;
+use crate::ledger::{Oracle, Violation, fold};
 use srd_core::{Endpoint, Opcode, Qpn, Status};
+use srd_fabric::NS;
 use std::net::IpAddr;
 
 /// A job: one send request.
@@ -82,7 +82,7 @@ pub(super) struct Board {
     pub count_from: u64,
     /// End of the load phase: later successes do not count.
     pub load_until: u64,
-    pub wrong: Option<(u64, Wrong)>,
+    pub wrong: Option<Violation>,
     pub packets: u64,
     pub received: u64,
     /// Packet sizes that engines reported since the last check: member, peer, payload.
@@ -112,12 +112,7 @@ impl Board {
     /// Records a violation; only the first is kept.
     #[cold]
     pub fn fail(&mut self, now: u64, oracle: Oracle, what: String) {
-        self.wrong.get_or_insert((now, Wrong(oracle, what)));
-    }
-
-    fn fold(&mut self, a: u64, b: u64) {
-        let x = self.hash.rotate_left(9) ^ a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b;
-        self.hash = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        self.wrong.get_or_insert(Violation { oracle, at: now * NS, what });
     }
 
     /// Handles the end of a job.
@@ -128,7 +123,7 @@ impl Board {
         let took = now - job.posted_at;
         let whole = job.placed.total() == u64::from(len);
         let same = job.op == op;
-        self.fold(u64::from(id) << 8 | status as u64, now << 20 ^ took);
+        self.hash = fold(self.hash, u64::from(id) << 8 | status as u64, now << 20 ^ took);
         let f = &mut self.flows[flow];
         f.open = f.open.saturating_sub(1);
         let counts = now > self.count_from && now <= self.load_until;

@@ -57,9 +57,9 @@ fn broken(job: Job, status: Status) -> Option<Oracle> {
     let op = job.op;
     let mut b = board(job);
     b.ended(5_000, 0, op, status);
-    b.wrong.map(|(at, Wrong(oracle, _))| {
-        assert_eq!(at, 5_000, "the time of the violation");
-        oracle
+    b.wrong.map(|v| {
+        assert_eq!(v.at, 5_000 * NS, "the time of the violation");
+        v.oracle
     })
 }
 
@@ -115,11 +115,11 @@ fn a_job_ends_once_and_as_what_it_was() {
     b.ended(5_000, 0, Opcode::Write, Status::Ok);
     assert!(b.wrong.is_none());
     b.ended(6_000, 0, Opcode::Write, Status::Ok);
-    let twice = b.wrong.take().map(|(at, Wrong(oracle, _))| (at, oracle));
-    assert_eq!(twice, Some((6_000, Oracle::Completion)));
+    let twice = b.wrong.take().map(|v| (v.at, v.oracle));
+    assert_eq!(twice, Some((6_000 * NS, Oracle::Completion)));
     let mut b = board(whole(job()));
     b.ended(5_000, 0, Opcode::Send, Status::Ok);
-    assert_eq!(b.wrong.map(|(_, Wrong(oracle, _))| oracle), Some(Oracle::Completion));
+    assert_eq!(b.wrong.map(|v| v.oracle), Some(Oracle::Completion));
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn the_first_violation_is_kept() {
     let mut b = Board::default();
     b.fail(3, Oracle::Verdict, "first".into());
     b.fail(4, Oracle::Placement, "second".into());
-    let (at, Wrong(oracle, what)) = b.wrong.expect("one is");
-    assert_eq!((at, oracle, what.as_str()), (3, Oracle::Verdict, "first"));
+    let first = Violation { oracle: Oracle::Verdict, at: 3 * NS, what: "first".into() };
+    assert_eq!(b.wrong, Some(first));
 }
 
 #[test]

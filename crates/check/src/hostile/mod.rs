@@ -23,15 +23,14 @@ mod stage;
 mod work;
 
 use crate::class::Class;
-use crate::ledger::{Oracle, Tally, Violation};
+use crate::ledger::{Oracle, Tally};
 use crate::packet::Datagram;
-use crate::trace::Trace;
-use crate::world::Options;
+use crate::world::{Options, Outcome};
 pub(crate) use mutate::mutate;
-pub(crate) use peer::Watch;
 pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::{ContextStats, EngineConfig, Status};
+use srd_fabric::Totals;
 use stage::Stage;
 use std::fmt::Write as _;
 
@@ -51,17 +50,8 @@ const LEAST_PERCENT: u64 = 75;
 /// Most retransmissions in a network without loss, in percent of all data packets.
 const COPIES_PERCENT: u64 = 1;
 
-/// Result of a hostile world.
-#[derive(Debug, Default)]
-pub(crate) struct Ran {
-    pub violation: Option<Violation>,
-    pub hash: u64,
-    pub tally: Tally,
-    pub trace: Option<Box<Trace>>,
-}
-
 /// Runs the world of a plan.
-pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran {
+pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Outcome {
     let mut stage = Stage::new(plan, seed, bytes, false);
     stage.trace = options.trace.then(Box::default);
     stage.run();
@@ -100,11 +90,11 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
         retransmitted: copies,
         ..Tally::default()
     };
-    let wrong = board.wrong.take();
-    Ran {
-        violation: wrong.map(|(at, w)| Violation { oracle: w.0, at: at * 1000, what: w.1 }),
+    Outcome {
+        violation: board.wrong.take(),
         hash: board.hash ^ board.packets << 20 ^ board.received,
         tally,
+        network: Totals::default(),
         trace: stage.trace.take(),
     }
 }
@@ -130,11 +120,6 @@ fn is_slowed(plan: &Plan, stage: &Stage, kept: u64, without: u64) -> bool {
     let turns = plan.honest as u64;
     let senders = turns + u64::from(plan.class == Class::Liar && plan.config.rate.credits);
     kept * senders * 100 * 100 < without * turns * KEPT_PERCENT * (100 - taken_percent)
-}
-
-/// Describes a world, as the head of a trace.
-pub(crate) fn describe(plan: &Plan) -> Vec<String> {
-    vec![format!("{plan:?}")]
 }
 
 fn end_check(plan: &Plan, stage: &mut Stage) {

@@ -2,6 +2,7 @@
 //! packets only if a port's buffer is full. Other faults of networks belong to `world.rs`; packets
 //! that narrow paths lose (`narrow.rs`) never enter this network.
 
+use crate::packet::CABLE_BYTES;
 use crate::schedule::Schedule;
 use srd_core::Endpoint;
 use std::net::IpAddr;
@@ -52,9 +53,6 @@ pub(super) enum Act {
     /// Absent members start.
     Come,
 }
-
-/// Bytes per datagram of Ethernet, IPv4 and UDP headers, preamble and gap.
-pub(super) const FRAME_BYTES: u64 = 66;
 
 /// The network of a hostile world.
 #[derive(Debug)]
@@ -110,7 +108,7 @@ impl Net {
 
     /// Sends a datagram from host `from` to host `to`.
     pub fn send(&mut self, now: u64, from: usize, to: usize, gram: Gram) {
-        let bytes = gram.bytes.len() as u64 + FRAME_BYTES;
+        let bytes = gram.bytes.len() as u64 + CABLE_BYTES;
         let wire_ns = bytes * 1000 / self.bytes_per_us;
         let leaves = self.up_free[from].max(now) + wire_ns;
         self.up_free[from] = leaves;
@@ -170,8 +168,8 @@ mod tests {
     fn a_datagram_takes_the_time_of_two_cables_and_the_delay() {
         // 1000 bytes with its frame take 1000 ns on a cable of 1000 bytes per us.
         let mut net = Net::new(3, 1000, 600);
-        net.send(0, 0, 1, gram(1, 1000 - FRAME_BYTES as usize));
-        net.send(0, 0, 2, gram(2, 1000 - FRAME_BYTES as usize));
+        net.send(0, 0, 1, gram(1, 1000 - CABLE_BYTES as usize));
+        net.send(0, 0, 2, gram(2, 1000 - CABLE_BYTES as usize));
         let at = arrivals(&mut net);
         assert_eq!(at.len(), 2);
         assert_eq!(at[1] - at[0], 1000, "both share the cable to the switch");

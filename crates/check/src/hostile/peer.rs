@@ -3,14 +3,14 @@
 use super::jobs::{Board, Job, bytes_of};
 use super::net::Gram;
 use super::plan::Plan;
+use crate::engines::{Watch, qp_ready, wake_ns};
 use crate::ledger::Oracle;
 use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
-use srd_core::events::{Event, Observer};
 use srd_core::wire::{self, AckBlock, Flags};
 use srd_core::{
     Access, AhId, AsyncEvent, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode,
-    PdId, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest,
-    Source, Span, Target, Time, Transmit, TxSink,
+    PdId, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest, Source, Span, Target, Time, Transmit,
+    TxSink,
 };
 use std::net::IpAddr;
 
@@ -22,27 +22,12 @@ pub(super) const REGION_BYTES: u64 = 1 << 26;
 pub(super) const QKEY: u32 = 0x5EC2_E700;
 /// Q_Key of queue pairs for work with liars.
 pub(super) const QKEY_HOSTILE: u32 = 0x0BAD;
+/// Depth of queues.
+const DEPTH: u32 = 4096;
 /// Packets per poll.
 const BATCH: usize = 16;
 /// Most batches and timers of an engine at one instant.
 const ROUNDS_MAX: u32 = 20_000;
-
-/// Counts the steps of each call and panics in a call that has too many: a loop.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) steps: u64,
-    pub(crate) max: u64,
-    /// Steps of the longest call.
-    pub longest: u64,
-}
-
-impl Observer for Watch {
-    fn event(&mut self, _: Time, e: Event) {
-        self.steps += 1;
-        self.longest = self.longest.max(self.steps);
-        assert!(self.steps <= self.max, "a loop: {} steps in one call, last {e:?}", self.steps);
-    }
-}
 
 /// A queue pair and its objects.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +38,6 @@ pub(super) struct Side {
     /// Key of a region that peers of this queue pair may write.
     pub key: MrKey,
 }
-
-/// An observation made during one call.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong(pub Oracle, pub String);
 
 /// An engine of a hostile world.
 pub(super) struct Peer {
@@ -90,35 +71,13 @@ pub(super) struct Peer {
     pub sent: u64,
 }
 
-fn qp_ready(e: &mut Engine<Watch>, now: Time, pd: PdId, cq: CqId, qkey: u32) -> Qpn {
-    let init = QpInit {
-        kind: QpType::Srd,
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        sq_depth: 4096,
-        rq_depth: 4096,
-        unsolicited_write_recv: false,
-    };
-    let qpn = e.qp_create(now, init).expect("a fresh engine has room");
-    let none = QpModify { state: None, qkey: None, rnr_retry: None };
-    for step in [
-        QpModify { state: Some(QpState::Init), qkey: Some(qkey), ..none },
-        QpModify { state: Some(QpState::Rtr), ..none },
-        QpModify { state: Some(QpState::Rts), rnr_retry: Some(7), ..none },
-    ] {
-        e.qp_modify(now, qpn, step).expect("the usual moves");
-    }
-    qpn
-}
-
 impl Peer {
     /// Creates an engine in `slot` of `host`. Objects are created in a fixed order, so that all
     /// engines of one slot have the same numbers.
     pub fn new(plan: &Plan, id: usize, (host, ip): (usize, IpAddr), slot: u8, now: u64) -> Self {
         let integrity = plan.integrity(id);
         let cfg = EngineConfig { ip, slot, integrity, ..plan.config.clone() };
-        let watch = Watch { steps: 0, max: plan.steps_max(), longest: 0 };
+        let watch = Watch::of(&cfg);
         let seed = u64::from(plan.words) << 32 | (id as u64) << 8 | u64::from(plan.config.mtu);
         let (rng, now) = (Rng::from_seed(seed ^ plan.pause_ns << 40), Time(now));
         let mut engine = Engine::new(cfg.clone(), rng, now, watch).expect("a sound plan");
@@ -127,7 +86,7 @@ impl Peer {
             let pd = engine.pd_create().expect("room");
             let all = Access(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE);
             let key = engine.mr_register(pd, REGION_AT, REGION_BYTES, all).expect("room");
-            Side { qpn: qp_ready(&mut engine, now, pd, cq, qkey), qkey, pd, key }
+            Side { qpn: qp_ready(&mut engine, now, (pd, cq), DEPTH, qkey), qkey, pd, key }
         };
         let (main, other) = (side(QKEY), side(QKEY_HOSTILE));
         let at = Endpoint { ip, port: cfg.port_base + u16::from(slot) };
@@ -221,7 +180,7 @@ impl Peer {
             }
         }
         self.other.qpn =
-            qp_ready(&mut self.engine, Time(now), self.other.pd, self.cq, self.other.qkey);
+            qp_ready(&mut self.engine, Time(now), (self.other.pd, self.cq), DEPTH, self.other.qkey);
         self.posted[1] = 0;
     }
 
@@ -434,10 +393,7 @@ impl Peer {
 
     /// When the engine is to be woken.
     pub fn due(&self, now: u64) -> u64 {
-        match self.engine.next_timeout() {
-            Time::NEVER => u64::MAX,
-            t => t.0.max(now + 1),
-        }
+        wake_ns(&self.engine, now)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::focus::burst_draw;
 use crate::scenario::stream;
 use srd_core::config::Integrity;
 use srd_core::time::Span;
-use srd_core::{EngineConfig, Opcode, limits, wire};
+use srd_core::{EngineConfig, Opcode, wire};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Share of the seeds whose world is hostile, in percent.
@@ -287,12 +287,5 @@ impl Plan {
     /// Time after the load has ended in which all honest work must be done.
     pub(super) fn settle_ns(&self) -> u64 {
         3 * SILENCE_NS + 8 * self.config.loss.rto_max.0
-    }
-
-    /// Most steps (packets, judgments, timers, acknowledgments) of one call on an engine: each
-    /// request and each PSN of every window a few times.
-    pub(super) fn steps_max(&self) -> u64 {
-        let window = u64::from(limits::WINDOW_MAX);
-        8 * (window + u64::from(self.config.wrs_max) + u64::from(self.config.contexts_max))
     }
 }

@@ -3,10 +3,10 @@
 
 use super::peer::QKEY;
 use super::plan::Plan;
+use crate::engines::qp_ready;
 use srd_core::wire::{Body, OpenParams};
 use srd_core::{
-    Access, Engine, MrKey, Opcode, QpInit, QpModify, QpState, QpType, Qpn, Randomness, SendRequest,
-    Time, Transmit, TxSink,
+    Access, Engine, MrKey, Opcode, Qpn, Randomness, SendRequest, Time, Transmit, TxSink,
 };
 
 /// The Open among the packets that leave.
@@ -31,22 +31,7 @@ fn first(plan: &Plan, secret: [u8; 32], fast: [u64; 4]) -> (Option<OpenParams>, 
     let cq = engine.cq_create(16).expect("room");
     let pd = engine.pd_create().expect("room");
     let key = engine.mr_register(pd, 0, 100, Access(Access::REMOTE_READ)).expect("room");
-    let init = QpInit {
-        kind: QpType::Srd,
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        sq_depth: 4,
-        rq_depth: 4,
-        unsolicited_write_recv: false,
-    };
-    let qp = engine.qp_create(now, init).expect("room");
-    let steps = [(QpState::Init, Some(QKEY)), (QpState::Rtr, None), (QpState::Rts, None)];
-    for (state, qkey) in steps {
-        let rnr_retry = (state == QpState::Rts).then_some(0);
-        let to = QpModify { state: Some(state), qkey, rnr_retry };
-        engine.qp_modify(now, qp, to).expect("these steps are allowed");
-    }
+    let qp = qp_ready(&mut engine, now, (pd, cq), 4, QKEY);
     let ah = engine.ah_create(now, pd, super::plan::ip_of(1, 0)).expect("room");
     let wr = SendRequest {
         wr_id: 1,

@@ -10,6 +10,7 @@ use crate::class::Class;
 use crate::draw::Draw;
 use crate::emit::brief;
 use crate::ledger::Oracle;
+use crate::packet::CABLE_BYTES;
 use crate::scenario::stream;
 use crate::trace::Trace;
 use srd_core::config::PORT_BASE_DEFAULT;
@@ -341,7 +342,7 @@ impl<'a> Stage<'a> {
             if self.said > 4 * self.words {
                 return;
             }
-            self.hostile_bytes += bytes.len() as u64 + 66;
+            self.hostile_bytes += bytes.len() as u64 + CABLE_BYTES;
             let gram = Gram {
                 bytes,
                 src: at.ip,

@@ -2,11 +2,12 @@
 
 use super::plan::{Odd, Plan, RENEWAL_NS};
 use crate::draw::Draw;
+use crate::engines::qp_ready;
 use crate::scenario::stream;
 use srd_core::wire::{self, Flags};
 use srd_core::{
-    Access, AhId, CqId, Endpoint, Engine, EngineConfig, MrKey, QpInit, QpModify, QpState, QpType,
-    Qpn, RecvRequest, Rng, Source, Span, Time, Transmit, TxSink,
+    Access, AhId, CqId, Endpoint, Engine, EngineConfig, MrKey, Qpn, RecvRequest, Rng, Source, Span,
+    Time, Transmit, TxSink,
 };
 use srd_seal::{End, KeyRing, LayerConfig, Policy, Route, SealLayer, SlotId};
 use std::net::IpAddr;
@@ -116,24 +117,7 @@ impl Member {
         let pd = engine.pd_create().expect("room");
         let all = Access(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE);
         let key = engine.mr_register(pd, REGION_AT, REGION_BYTES, all).expect("room");
-        let init = QpInit {
-            kind: QpType::Srd,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            sq_depth: 256,
-            rq_depth: 256,
-            unsolicited_write_recv: false,
-        };
-        let qpn = engine.qp_create(Time(now), init).expect("room");
-        let none = QpModify { state: None, qkey: None, rnr_retry: None };
-        for step in [
-            QpModify { state: Some(QpState::Init), qkey: Some(QKEY), ..none },
-            QpModify { state: Some(QpState::Rtr), ..none },
-            QpModify { state: Some(QpState::Rts), rnr_retry: Some(7), ..none },
-        ] {
-            engine.qp_modify(Time(now), qpn, step).expect("the usual moves");
-        }
+        let qpn = qp_ready(&mut engine, Time(now), (pd, cq), 256, QKEY);
         let ahs = (0..plan.members)
             .map(|other| super::plan::ip_of(plan.place(other).0))
             .map(|ip| (ip, engine.ah_create(Time(now), pd, ip).expect("room")))

@@ -14,26 +14,17 @@ mod plan;
 mod receive;
 mod stage;
 
-use crate::ledger::{Oracle, Tally, Violation};
-use crate::trace::Trace;
-use crate::world::Options;
+use crate::ledger::{Oracle, Tally};
+use crate::world::{Options, Outcome};
 pub(crate) use plan::draw;
 pub use plan::{Odd, Plan, SEALED_EACH, Threat};
 use srd_core::Status;
+use srd_fabric::Totals;
 use srd_seal::{Policy, Refusal};
 use stage::Stage;
 
-/// Result of a sealed world.
-#[derive(Debug, Default)]
-pub(crate) struct Ran {
-    pub violation: Option<Violation>,
-    pub hash: u64,
-    pub tally: Tally,
-    pub trace: Option<Box<Trace>>,
-}
-
 /// Runs the world of a plan.
-pub(crate) fn run(plan: &Plan, seed: u64, options: Options) -> Ran {
+pub(crate) fn run(plan: &Plan, seed: u64, options: Options) -> Outcome {
     let mut stage = Stage::new(plan, seed, options.trace);
     stage.run();
     if stage.wrong.is_none() {
@@ -55,18 +46,13 @@ pub(crate) fn run(plan: &Plan, seed: u64, options: Options) -> Ran {
         restarts: stage.restarts,
         ..Tally::default()
     };
-    let wrong = stage.wrong.take();
-    Ran {
-        violation: wrong.map(|(at, oracle, what)| Violation { oracle, at: at * 1000, what }),
+    Outcome {
+        violation: stage.wrong.take(),
         hash: stage.hash ^ stage.network.sent << 20 ^ stage.received,
         tally,
+        network: Totals::default(),
         trace: stage.trace.take(),
     }
-}
-
-/// Describes a world, as the head of a trace.
-pub(crate) fn describe(plan: &Plan) -> Vec<String> {
-    vec![format!("{plan:?}")]
 }
 
 /// Checks at the end that everything has ended, that the last requests have succeeded, and that

@@ -6,10 +6,11 @@ use super::network::{Gram, Network};
 use super::plan::{Plan, TICK_NS};
 use crate::cover::Cover;
 use crate::draw::Draw;
-use crate::ledger::Oracle;
+use crate::ledger::{Oracle, Violation, fold};
 use crate::scenario::stream;
 use crate::trace::Trace;
 use srd_core::{AsyncEvent, CompletionKind, Endpoint, Opcode, SendRequest, Status, Time, WrHandle};
+use srd_fabric::NS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -77,7 +78,7 @@ pub(super) struct Stage<'a> {
     pub received: u64,
     pub forged: u64,
     pub hash: u64,
-    pub wrong: Option<(u64, Oracle, String)>,
+    pub wrong: Option<Violation>,
     pub trace: Option<Box<Trace>>,
 }
 
@@ -136,7 +137,7 @@ impl<'a> Stage<'a> {
     /// Records a violation; only the first is kept.
     #[cold]
     pub fn fail(&mut self, oracle: Oracle, what: String) {
-        self.wrong.get_or_insert((self.now, oracle, what));
+        self.wrong.get_or_insert(Violation { oracle, at: self.now * NS, what });
     }
 
     pub fn note(&mut self, text: impl FnOnce() -> String) {
@@ -144,11 +145,6 @@ impl<'a> Stage<'a> {
         if let Some(trace) = &mut self.trace {
             trace.line(at, text());
         }
-    }
-
-    fn fold(&mut self, a: u64, b: u64) {
-        let x = self.hash.rotate_left(9) ^ a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b;
-        self.hash = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
     }
 
     pub fn member_at(&self, at: Endpoint) -> Option<usize> {
@@ -389,7 +385,7 @@ impl<'a> Stage<'a> {
 
     fn ended(&mut self, id: u32, op: Opcode, status: Status) {
         let now = self.now;
-        self.fold(u64::from(id) << 8 | status as u64, now);
+        self.hash = fold(self.hash, u64::from(id) << 8 | status as u64, now);
         self.note(|| format!("request {id} ends with {status:?}"));
         let job = &mut self.jobs[id as usize];
         let twice = job.ended.replace((now, status)).is_some() || job.orphan || job.op != op;
@@ -520,7 +516,7 @@ impl<'a> Stage<'a> {
         if from_liar {
             return;
         }
-        self.fold(u64::from(j), place.offset);
+        self.hash = fold(self.hash, u64::from(j), place.offset);
         let job = &mut self.jobs[j as usize];
         let (base, right) = match place.target {
             Target::Wr(_) => (0, job.op == Opcode::Read && id == job.from),

@@ -2,7 +2,6 @@
 
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
-use crate::hostile;
 use crate::packet::{endpoint_of, host_of, ip_of};
 use crate::scenario::{Incident, Limits, Scenario};
 use crate::workload::Workload;
@@ -314,7 +313,7 @@ fn hostile_worlds_are_a_share_and_have_one_class() {
         assert!(Classes::HOSTILE.has(plan.class) && s.faults.is_empty(), "seed {seed}");
         assert_eq!(s.workload, Workload::Hostile);
         *counts.entry(plan.class).or_insert(0) += 1;
-        assert!(!hostile::describe(plan).is_empty());
+        assert!(!s.describe().is_empty());
         let without = Limits { classes: Classes::ALL.without(plan.class), ..Limits::NONE };
         let honest = Scenario::from_seed(seed, without);
         assert!(honest.hostile.is_none(), "seed {seed}: taken away, it is an honest world");

@@ -8,7 +8,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use srd::Qpn;
 use std::{
     fs::File,
-    io::Read,
+    io::{ErrorKind, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -40,7 +40,14 @@ impl Token {
     pub fn read(path: &Path) -> Result<Self> {
         let what = path.display();
         let failed = |e| Failure::new(format!("{what}: {e}"));
-        let file = File::open(path).map_err(failed)?;
+        let recipe = format!("(umask 077; head -c 32 /dev/urandom | base64 > {what})");
+        let file = File::open(path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Failure::new(format!(
+                "{what}: no such file; copy the token from another host (scp -p), or make the \
+                 first one by: {recipe}"
+            )),
+            _ => failed(e),
+        })?;
         let meta = file.metadata().map_err(failed)?;
         let own = [0, rustix::process::geteuid().as_raw()].contains(&meta.uid());
         if !meta.is_file() || !own || meta.mode() & MODE_OTHERS != 0 {
@@ -55,7 +62,7 @@ impl Token {
         if secret.len() < TOKEN_BYTES_MIN || bytes.len() as u64 > TOKEN_BYTES_MAX {
             return Err(Failure::new(format!(
                 "{what}: a token has from {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} random bytes; \
-                 make one by: (umask 077; head -c 32 /dev/urandom | base64 > {what})"
+                 make one by: {recipe}"
             )));
         }
         let key = blake3::derive_key("software SRD 2026 srd serve token v1", secret);

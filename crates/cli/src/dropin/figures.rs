@@ -92,7 +92,7 @@ impl Sum {
     pub fn text(&self) -> String {
         format!(
             "{}, {}, {:.1} MB through SRD in {} on {}, {} sent again, {}{}",
-            plural(self.senders as u64, "process").replace("processs", "processes"),
+            plural(self.senders as u64, "process"),
             plural(self.messages, "message"),
             self.bytes as f64 / 1e6,
             plural(self.packets, "packet"),
@@ -119,7 +119,12 @@ impl Sum {
 }
 
 fn plural(n: u64, word: &str) -> String {
-    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+    let end = match n {
+        1 => "",
+        _ if word.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{n} {word}{end}")
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub struct RunArgs {
 }
 
 const ENV_EXAMPLES: &str = "Examples:
-  eval \"$(srd env)\"           in a script, before the launcher
+  eval \"$(srd env)\"             in a script, before the launcher
   srd env --task-prolog         in Slurm's task prolog, whose output sets variables of the tasks";
 
 /// Arguments of `srd env`.

@@ -2,7 +2,7 @@
 
 use super::{Target, failure, folder_open, read_open};
 use crate::failure::{Failure, Result};
-use rustix::fs::CWD;
+use rustix::{fs::CWD, io::Errno};
 use std::{
     fs::File,
     os::fd::{AsFd, OwnedFd},
@@ -28,7 +28,13 @@ impl Folder {
     /// The folder does not exist, or is not a folder.
     pub fn open(path: &Path) -> Result<Self> {
         let root = folder_open(CWD, path, true);
-        let fail = |e| failure(&path.display().to_string(), e);
+        let what = path.display();
+        let fail = |e| match e {
+            Errno::NOENT => {
+                Failure::new(format!("{what}: no such file or folder; make it first (mkdir)"))
+            }
+            e => failure(&what.to_string(), e),
+        };
         Ok(Self { root: root.map_err(fail)? })
     }
 

@@ -56,7 +56,8 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
     /// Serve the metrics by HTTP at this address, as 127.0.0.1:9876 or [::]:9876
-    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["textfile", "dashboard"])]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_at,
+          conflicts_with_all = ["textfile", "dashboard"])]
     listen: Option<SocketAddr>,
     /// Write the metrics to this file again and again; its name must end with .prom
     #[arg(long, value_name = "FILE", value_parser = prom_file, conflicts_with = "dashboard")]
@@ -74,6 +75,12 @@ pub struct ExportArgs {
     /// Print the dashboard for Grafana
     #[arg(long, conflicts_with_all = ["paths", "all"])]
     dashboard: bool,
+}
+
+fn listen_at(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no address with a port; write it as 127.0.0.1:9876 or [::]:9876")
+    })
 }
 
 fn prom_file(text: &str) -> Result<PathBuf, String> {

@@ -16,16 +16,24 @@ use srd_share::status::{StatusList, StatusRow, StatusScope, status_list};
 #[derive(clap::Args, Clone, Debug)]
 pub struct Chosen {
     /// Processes to show [default: all]
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = pid)]
     pub pids: Vec<u32>,
     /// Show the processes in all network namespaces (containers, `srd net`), not only in this one
     #[arg(long)]
     pub all: bool,
 }
 
+/// Parses the number of a process.
+pub fn pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no process number; `srd stat` shows those of the processes here")
+    })
+}
+
 /// Why nothing can be seen of processes that run.
 pub const UNSEEN: &str = "not seen are processes of other users (root sees them), those in other \
-     network namespaces (--all shows them), and those that were started with SRD_STATUS=0";
+     network namespaces (`srd stat --all` shows them), and those that were started with \
+     SRD_STATUS=0";
 
 impl Chosen {
     /// The devices to show.

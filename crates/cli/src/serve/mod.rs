@@ -36,11 +36,11 @@ const EXAMPLES: &str = "Examples:
   srd serve --interface eth0 --dir /srv/in    also allows `srd cp` to and from /srv/in
   srd serve --ip 10.0.0.5 --dir /srv/out --read-only --allow 10.0.0.0/8
 
-Without --token-file, every client that reaches the ports may run measurements, and read and write
-files below --dir. The token itself is never sent, but packets are not encrypted: an attacker who
-can read or forge packets can read or forge what is measured and copied. --allow checks the source
-address of packets, which hosts on the same network can forge; --read-only and the limits hold for
-all clients. Run a server only on networks that you trust.
+Without --token-file or --key, every client that reaches the ports may run measurements, and read
+and write files below --dir. The token itself is never sent, but only --key encrypts packets:
+without it, an attacker who can read or forge packets can read or forge what is measured and copied.
+--allow checks the source address of packets, which hosts on the same network can forge; --read-only
+and the limits hold for all clients. Run a server without --key only on networks that you trust.
 
 Ctrl-C or SIGTERM ends a server with a summary and exit code 0. Exit code 1: the server failed; 2:
 wrong usage.";

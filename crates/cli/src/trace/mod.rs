@@ -45,7 +45,8 @@ pub struct TraceArgs {
     /// End after this time, as 10s or 500ms [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
     duration: Option<Duration>,
-    /// Read this capture (of --capture, or of `srd net capture`) instead of looking at processes
+    /// Read this capture (of `srd capture`, `srd net capture` or --capture) instead of looking at
+    /// processes
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "pids", "all"])]
     capture: Option<PathBuf>,
 }

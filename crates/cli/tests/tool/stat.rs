@@ -95,7 +95,7 @@ fn paths_of_running_processes_are_probed() {
             assert!(count(row, "udp_port") > 0);
         }
     }
-    run(&["paths", "probe", "--peer", "203.0.113.9"]).fails(1, "shows paths to there");
+    run(&["paths", "probe", "--peer", "203.0.113.9"]).fails(1, "shows paths to 203.0.113.9");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[test]
 fn every_command_has_help_with_examples_and_exit_codes() {
-    for command in ["serve", "perf", "cp", "paths", "check"] {
+    for command in ["serve", "perf", "cp", "paths", "check", "lab"] {
         let help = run(&[command, "--help"]).ok().stdout;
         assert!(help.contains("Examples:") && help.contains("srd "), "{help}");
         assert!(help.to_lowercase().contains("exit code"), "{help}");
@@ -17,7 +17,7 @@ fn every_command_has_help_with_examples_and_exit_codes() {
 
 #[test]
 fn wrong_usage_exits_with_2_and_an_explanation() {
-    let wrong: [(&[&str], &str); 22] = [
+    let wrong: [(&[&str], &str); 27] = [
         (&["fly"], "unrecognized"),
         (&["perf", "lat"], "HOST"),
         (&["perf", "speed", "127.0.0.1"], "lat"),
@@ -37,6 +37,11 @@ fn wrong_usage_exits_with_2_and_an_explanation() {
         (&["cp", "a:b", "c:d"], "local file"),
         (&["paths", "127.0.0.1", "--interval", "0"], "time"),
         (&["serve", "--slot", "256"], "0 to 255"),
+        (&["serve", "--ip", "eth0"], "--interface takes the name"),
+        (&["paths", "deny", "0-15", "--peer", "node7"], "write it as 10.0.0.5"),
+        (&["stat", "mpirun"], "`srd stat` shows those"),
+        (&["export", "--listen", "localhost:9876"], "write it as 127.0.0.1:9876"),
+        (&["lab", "run", "fig2", "--threads", "0"], "give 1 or more"),
         (&["check", "--sedes", "5"], "`--sedes` is not known"),
         (&["check", "--trace"], "--seed"),
         (&["check", "--seed", "1", "--planted", "1"], "--cfg planted_bugs"),
@@ -60,7 +65,8 @@ fn the_fault_checker_runs_as_a_command() {
 
 #[test]
 fn failures_to_open_exit_with_1_and_advice() {
-    run(&["serve", "--dir", "/no/such/folder"]).fails(1, "no such file or folder");
+    run(&["serve", "--dir", "/no/such/folder"]).fails(1, "make it first (mkdir)");
+    run(&["serve", "--token-file", "/no/such/token"]).fails(1, "head -c 32 /dev/urandom");
     run(&["serve", "--ip", "192.0.2.7"]).fails(1, "this host has");
     run(&["serve", "--interface", "nosuch0"]).fails(1, "does not exist");
     run(&["serve", "--port-base", "65500"]).fails(1, "65280");

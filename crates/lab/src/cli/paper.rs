@@ -32,7 +32,7 @@ pub struct Paper {
     #[arg(long, value_name = "N|A..B")]
     seeds: Option<Seeds>,
     /// Number of parallel runs (default: one per processor)
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = super::threads)]
     threads: Option<NonZeroU32>,
 }
 
