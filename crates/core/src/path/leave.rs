@@ -23,14 +23,15 @@ impl Awake<'_> {
             Chooser::Policy(policy) => choose::choose(policy, &mut active.set, &need, rng),
             Chooser::Own => active.own_choose(&need, rng).into(),
         };
-        // Whoever sends one packet for each that comes back reuses one path, which may be the worst.
+        // Whoever sends one packet for each that comes back reuses one path, perhaps the worst.
         let same = core::mem::replace(&mut active.path_last, choice.path) == choice.path;
         let lone = choice.trusted || active.inflight == 0 && same;
         active.lone = active.lone.wrapping_add(u32::from(lone));
-        let power =
-            active.lone.is_power_of_two() && (choice.trusted || active.lone >= LOOP_EXPLORED);
+        let often = choice.trusted || active.lone >= LOOP_EXPLORED;
         let each = choice.trusted && active.lone.is_multiple_of(EXPLORE_EACH);
-        active.explore |= lone && p.guards.has(Guard::Explore) && (power || each);
+        active.explore |= lone
+            && p.guards.has(Guard::Explore)
+            && (each || often && active.lone.is_power_of_two());
         debug_assert!(usize::from(choice.path) < active.set.paths.len(), "a path of the table");
         choice.path
     }

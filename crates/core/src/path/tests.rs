@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{EngineConfig, HostPolicy, PathPolicy};
 use crate::events::LossRule;
-use crate::rate::grant::{Arrived, Granter};
+use crate::rate::grant::Granter;
 use core::net::{IpAddr, Ipv4Addr};
 
 mod few;
@@ -649,8 +649,7 @@ fn credits_between_pauses(lost_percent: u32) -> (u64, u64, u64) {
         b.context.awake(sent).on_sent(0, 4096, false, true);
         b.wait_us(5);
         if b.rng.below(100) >= lost_percent {
-            let arrival = Arrived { bytes: 4096, passed: 1 };
-            granter.on_backlog(b.now, Ctx(0), 1000, arrival, Span::ZERO);
+            granter.on_backlog(b.now, Ctx(0), 1000, (4096, 1), Span::ZERO);
         }
         let next = b.now + Span(u64::from(b.rng.below(2_000)) * US);
         while granter.next() <= next {
@@ -697,8 +696,8 @@ fn small_messages_need_no_grants() {
     }
 }
 
-/// What a receiver grants ahead comes on top of the first window: if the sender dropped a part of it,
-/// the receiver would count that part for ever.
+/// What a receiver grants ahead comes on top of the first window: if the sender dropped a part of
+/// it, the receiver would count that part for ever.
 #[test]
 fn grants_add_to_the_first_window() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
@@ -714,7 +713,7 @@ fn grants_add_to_the_first_window() {
 /// Whoever sends the next message when the last one came back reuses one path. If that were the
 /// worst of all, nothing would ever tell.
 #[test]
-fn a_closed_loop_on_one_path_looks_at_another() {
+fn a_closed_loop_looks_at_other_paths() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     let mut probed = vec![];
     for n in 1..=64 {

@@ -140,9 +140,9 @@ impl Credit {
         self.balance = self.balance.min(0);
     }
 
-    /// With `inflight` bytes in flight, up to `first` of them need no grant: after a pause, when the
-    /// first window becomes known, and while there is nothing else to send, so that nothing is asked
-    /// for.
+    /// With `inflight` bytes in flight, up to `first` of them need no grant: after a pause, when
+    /// the first window becomes known, and while there is nothing else to send, so that nothing is
+    /// asked for.
     pub(crate) fn refill(&mut self, first: u64, inflight: u64) {
         self.balance = self.balance.max(balance_of(first.saturating_sub(inflight)));
         self.free = kib(first);

@@ -17,15 +17,6 @@ const NONE: u32 = u32::MAX;
 /// A packet changes the mean of their bytes by this part of the difference.
 const MEAN_GAIN: u16 = 16;
 
-/// A packet that arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrived {
-    /// Its bytes as the sender counts them against credits.
-    pub bytes: u32,
-    /// By how much its transmission number is ahead of the newest one before; 0: it was overtaken.
-    pub passed: u32,
-}
-
 /// What one peer wants and was granted.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
@@ -52,20 +43,20 @@ impl Demand {
     /// A packet arrived: it and those that it overtook were sent. Packets that are lost do not
     /// arrive, but what they were granted is used up. Those that it overtook count as many bytes
     /// as a packet has in the mean; what is wrong with that is corrected when they arrive.
-    fn on_arrived(&mut self, arrived: Arrived) {
-        let bytes = u16::try_from(arrived.bytes).unwrap_or(u16::MAX);
+    fn on_arrived(&mut self, arrived: u32, passed: u32) {
+        let bytes = u16::try_from(arrived).unwrap_or(u16::MAX);
         let mean = self.mean;
         self.mean = match mean {
             0 => bytes,
             _ if bytes >= mean => mean + (bytes - mean) / MEAN_GAIN,
             _ => mean - (mean - bytes) / MEAN_GAIN,
         };
-        let units = arrived.bytes.div_ceil(CREDIT_UNIT_BYTES);
+        let units = arrived.div_ceil(CREDIT_UNIT_BYTES);
         self.earned = self.earned.saturating_add(u16::try_from(units).unwrap_or(u16::MAX));
         let most = self.earned_bytes().max(self.ahead);
-        let before = self.ahead.saturating_add(if arrived.passed == 0 { mean.into() } else { 0 });
-        let overtaken = arrived.passed.saturating_sub(1).saturating_mul(mean.into());
-        self.ahead = before.saturating_sub(arrived.bytes.saturating_add(overtaken)).min(most);
+        let before = self.ahead.saturating_add(if passed == 0 { mean.into() } else { 0 });
+        let overtaken = passed.saturating_sub(1).saturating_mul(mean.into());
+        self.ahead = before.saturating_sub(arrived.saturating_add(overtaken)).min(most);
     }
 
     /// Bytes that the peer still has to send, in packets of `packet` bytes.
@@ -237,14 +228,16 @@ impl Granter {
     }
 
     /// A packet of peer `ctx` arrived, with the backlog it announces: up to `packets_max` more
-    /// packets (`u32::MAX`: no bound known).
+    /// packets (`u32::MAX`: no bound known). `arrived`: its bytes as the sender counts them against
+    /// credits, and by how much its transmission number is ahead of the newest one before (0: it
+    /// was overtaken).
     /// `echo`: how long its echo of an acknowledgment takes.
     pub fn on_backlog(
         &mut self,
         now: Time,
         ctx: Ctx,
         packets_max: u32,
-        arrived: Arrived,
+        (arrived, passed): (u32, u32),
         echo: Span,
     ) {
         let i = ctx.index();
@@ -264,7 +257,7 @@ impl Granter {
         }
         peer.echo_ns = ns32(echo);
         peer.heard = now.to_wire();
-        peer.on_arrived(arrived);
+        peer.on_arrived(arrived, passed);
         self.unearned += peer.unearned();
         if self.wanting != 1 {
             self.lone_since = now;

@@ -16,7 +16,7 @@ pub(crate) mod round;
 mod srd;
 
 pub(crate) use credit::grants_ahead;
-pub use grant::{Arrived, Grant, Granter};
+pub use grant::{Grant, Granter};
 use pacing::Pacing;
 pub(crate) use port::Port;
 pub(crate) use round::{Round, RoundMeter};

@@ -6,7 +6,6 @@ use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::limits::WINDOW_MAX;
 use crate::psn::{Psn, TxLow, TxNum};
-use crate::rate::Arrived;
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
@@ -33,7 +32,8 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Handles the header of a packet of any type, which shows that the peer is alive. Returns the
-    /// one-way delay of the packet above the recent minimum. `passed`: see [`Self::tx_num_take_in`].
+    /// one-way delay of the packet above the recent minimum. `passed`: what
+    /// [`Self::tx_num_take_in`] returned.
     pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>, passed: u32) -> Span {
         let h = &packet.header;
         let una = Psn(h.una());
@@ -59,8 +59,7 @@ impl<O: Observer> Lane<'_, O> {
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
             let (more, echo) = (h.backlog.packets_max(), self.way.paths.echo());
-            let arrival = Arrived { bytes, passed };
-            self.shared.rx.granter.on_backlog(self.now, self.ci, more, arrival, echo);
+            self.shared.rx.granter.on_backlog(self.now, self.ci, more, (bytes, passed), echo);
         }
         back
     }

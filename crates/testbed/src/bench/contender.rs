@@ -78,8 +78,8 @@ impl Contender {
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
                  (each also with -off, -stop-go or -budget, what becomes of the word that a host \
                  falls behind, and then -no-credits, or -unknown: the device is not told the rate \
-                 of its port), cubic, bbr, reno (each also with -cached: begins with what its earlier \
-                 connections measured), mptcp, cubic-v6 (all of TCP also with -50ms: its least \
+                 of its port), cubic, bbr, reno (each also with -cached: begins with what its \
+                 earlier connections measured), mptcp, cubic-v6 (all of TCP also with -50ms: its least \
                  timeout)"
             ))
         };

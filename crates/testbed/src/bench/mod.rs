@@ -143,9 +143,9 @@ pub struct BenchArgs {
     /// Contenders: srd, srd-processes (12 per host), srd-one-path; each may be followed by -off,
     /// -stop-go or -budget, the reaction to a receiving host that is slower than its link, and then
     /// by -no-credits, without receiver credits, or by -unknown for a port that tells no rate.
-    /// cubic, bbr, reno, also with -cached for connections that begin with what earlier ones measured; mptcp,
-    /// cubic-v6; each TCP contender also with -50ms for a minimum retransmission timeout of 50 ms
-    /// instead of 200
+    /// cubic, bbr, reno, also with -cached for connections that begin with what earlier ones
+    /// measured; mptcp, cubic-v6; each TCP contender also with -50ms for a minimum retransmission
+    /// timeout of 50 ms instead of 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
     /// Seed of the first draw

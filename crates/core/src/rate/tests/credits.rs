@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::rate::credit::Credit;
-use crate::rate::{Arrived, Grant, Granter};
+use crate::rate::{Grant, Granter};
 use crate::rng::Rng;
 
 const NOW: Time = Time(1_000_000_000);
 
 /// A packet in its turn.
-fn arrived(bytes: u32) -> Arrived {
-    Arrived { bytes, passed: 1 }
+fn arrived(bytes: u32) -> (u32, u32) {
+    (bytes, 1)
 }
 
 #[test]
@@ -301,8 +301,9 @@ fn lost_packets_keep_their_grant() {
     assert_eq!(off.room(), 0);
 }
 
-/// Packets that are lost were sent: what they were granted is used up, and is granted anew to whoever
-/// still has data to send. Otherwise a sender through a full core soon had a fifth of what it may.
+/// Packets that are lost were sent: what they were granted is used up, and is granted anew to
+/// whoever still has data to send. Otherwise a sender through a full core soon had a fifth of what
+/// it may have.
 #[test]
 fn lost_packets_have_used_up_their_grants() {
     let mut granter = Granter::new(1_250_000_000, 4096, Span::from_us(10), 0);
@@ -316,8 +317,7 @@ fn lost_packets_have_used_up_their_grants() {
     assert!(full > 40 * 4096);
     // Every second packet is lost; the last three arrive in reverse order.
     for passed in [2, 2, 2, 4, 0, 0] {
-        let arrival = Arrived { bytes: 4096, passed };
-        granter.on_backlog(now, Ctx(0), 1000, arrival, Span::ZERO);
+        granter.on_backlog(now, Ctx(0), 1000, (4096, passed), Span::ZERO);
     }
     assert_eq!(granter.ahead(Ctx(0)), full - 10 * 4096);
 }
@@ -344,7 +344,7 @@ fn overtaken_packets_count_once() {
     for n in order {
         let passed = u32::try_from(i64::from(n) - newest).unwrap_or(0);
         newest = newest.max(n.into());
-        let arrival = Arrived { bytes: packets[n as usize], passed };
+        let arrival = (packets[n as usize], passed);
         granter.on_backlog(now, Ctx(0), u32::MAX, arrival, Span::ZERO);
     }
     let (sent, counted) = (packets.iter().sum::<u32>(), before - granter.ahead(Ctx(0)));
