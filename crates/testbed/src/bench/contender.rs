@@ -79,8 +79,8 @@ impl Contender {
                  (each also with -off, -stop-go or -budget, what becomes of the word that a host \
                  falls behind, and then -no-credits, or -unknown: the device is not told the rate \
                  of its port), cubic, bbr, reno (each also with -cached: begins with what its \
-                 earlier connections measured), mptcp, cubic-v6 (all of TCP also with -50ms: its least \
-                 timeout)"
+                 earlier connections measured), mptcp, cubic-v6 (all of TCP also with -50ms: its \
+                 least timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
