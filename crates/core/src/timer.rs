@@ -1,9 +1,9 @@
 //! Deadlines of contexts, paths and requests in back-off: an indexed 4-ary heap with one entry per
 //! owner.
 //!
-//! Moving a deadline earlier costs a sift. Moving it later changes nothing until the timer fires,
-//! when the owner sets its real deadline, because retransmission timers move later with every
-//! acknowledgment.
+//! Retransmission timers move later with every acknowledgment. The timer of a context moves along
+//! when its deadline is recalculated, once per poll, because firing in vain costs more than a sift.
+//! An address only ever moves its timer earlier, and sets its real deadline when it fires.
 
 use crate::api::WrHandle;
 use crate::ids::{Ctx, Way};
@@ -74,6 +74,19 @@ impl Timers {
             }
         }
         debug_assert!(self.next() <= at || cfg!(planted_bugs), "it fires then or before");
+    }
+
+    /// Lets the timer of `owner` fire at `at`, and no longer at an earlier time.
+    pub fn set(&mut self, owner: u32, at: Time) {
+        match self.position.get(owner as usize) {
+            Some(&pos) if pos != NONE && at != Time::NEVER && self.heap[pos as usize].0 < at => {
+                debug_assert_eq!(self.heap[pos as usize].1, owner, "its place is its own");
+                self.heap[pos as usize].0 = at;
+                self.sift_down(pos as usize);
+            }
+            _ if at == Time::NEVER => self.disarm(owner),
+            _ => self.arm(owner, at),
+        }
     }
 
     /// Removes the timer of `owner`.
@@ -164,12 +177,14 @@ mod tests {
         t.arm(3, Time(50));
         t.arm(2, Time(20));
         t.arm(2, Time(5));
+        t.set(4, Time(1));
+        t.set(4, Time(40));
         assert_eq!(t.next(), Time(5));
         assert_eq!(t.pop(Time(4)), None);
         assert_eq!(t.pop(Time(100)), Some(2));
         t.disarm(1);
         assert_eq!(t.pop(Time(100)), Some(3));
-        assert_eq!(t.pop(Time(100)), None);
+        assert_eq!((t.pop(Time(39)), t.pop(Time(40))), (None, Some(4)));
         assert_eq!(t.next(), Time::NEVER);
     }
 
@@ -180,7 +195,13 @@ mod tests {
         let mut model = [Time::NEVER; 64];
         for step in 0..20_000 {
             let owner = rng.below(64);
-            match rng.below(3) {
+            match rng.below(4) {
+                3 => {
+                    let at = Time(u64::from(rng.below(1000)));
+                    let at = if at.0 < 900 { at } else { Time::NEVER };
+                    t.set(owner, at);
+                    model[owner as usize] = at;
+                }
                 0 => {
                     t.disarm(owner);
                     model[owner as usize] = Time::NEVER;

@@ -279,8 +279,6 @@ pub struct RxDatagram<'a> {
     pub ce: bool,
     /// Datagrams dropped so far because the receive socket's buffer was full (wraps around).
     pub rxq_drops: u32,
-    /// Datagrams known to follow this one: the rest of its batch.
-    pub behind: u16,
     /// Nanoseconds that it waited in the socket, by the kernel's arrival stamp; 0 if unknown. Used
     /// to exclude the host's delay from the network's.
     pub waited_ns: u64,

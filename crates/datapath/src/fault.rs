@@ -248,7 +248,7 @@ struct HeldRx {
 impl HeldRx {
     fn datagram(&mut self) -> RxDatagram<'_> {
         let (src, ce, rxq_drops, bytes) = (self.src, self.ce, self.rxq_drops, &mut self.bytes[..]);
-        RxDatagram { src, ce, rxq_drops, behind: 0, waited_ns: 0, bytes }
+        RxDatagram { src, ce, rxq_drops, waited_ns: 0, bytes }
     }
 }
 

@@ -265,11 +265,10 @@ impl Datapath for MemDatapath {
         let new_drops = rxq_drops.wrapping_sub(self.counters.rxq_drops as u32);
         self.counters.rxq_drops += u64::from(new_drops);
         self.counters.rx_packets += count as u64;
-        for (i, datagram) in self.taken.iter_mut().enumerate() {
+        for datagram in &mut self.taken {
             self.counters.rx_bytes += datagram.bytes.len() as u64;
-            let behind = u16::try_from(count - 1 - i).unwrap_or(u16::MAX);
             let (src, bytes) = (datagram.src, &mut datagram.bytes[..]);
-            sink(RxDatagram { src, ce: false, rxq_drops, behind, waited_ns: 0, bytes });
+            sink(RxDatagram { src, ce: false, rxq_drops, waited_ns: 0, bytes });
         }
         let mut state = lock(&self.inbox.state);
         state.spare.extend(self.taken.drain(..).map(|datagram| datagram.bytes));

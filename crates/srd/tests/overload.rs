@@ -56,7 +56,7 @@ impl Crowded {
     fn hand_over(w: &Waiting, waited: Duration, sink: &mut dyn FnMut(RxDatagram<'_>)) {
         let waited_ns = waited.as_nanos() as u64;
         let (src, ce, bytes) = (w.src, w.ce, &mut w.bytes.clone()[..]);
-        sink(RxDatagram { src, ce, rxq_drops: 0, behind: 0, waited_ns, bytes });
+        sink(RxDatagram { src, ce, rxq_drops: 0, waited_ns, bytes });
     }
 }
 

@@ -40,7 +40,14 @@ impl<O: Observer> Engine<O> {
                 a.idle_note(now, self.shared.cfg.idle_after);
             }
             let at = self.context_deadline(now, ci);
-            self.shared.timers.arm(TimerOf::Context(ci).number(), at);
+            let timer = TimerOf::Context(ci).number();
+            if self.shared.rx.unread > Span::ZERO {
+                // Each recalculation puts a loss off again while packets are not read: the timer
+                // stays where it is, so that somebody looks whether they are read now.
+                self.shared.timers.arm(timer, at);
+            } else {
+                self.shared.timers.set(timer, at);
+            }
             debug_assert!(
                 self.shared.timers.next() <= at || cfg!(planted_bugs),
                 "somebody looks at it in time"
@@ -52,8 +59,8 @@ impl<O: Observer> Engine<O> {
         if self.contexts.find(ci).is_none() {
             return;
         }
-        // Deadlines that move later leave the timer as it is, so that it often fires too early. A
-        // loss timer that is due and waits for unread packets has a deadline of up to `look`.
+        // The deadline may have moved later and not be recalculated yet. A loss timer that is due
+        // and waits for unread packets has a deadline of up to `look`.
         let at = self.context_deadline(now, ci);
         let look = UNREAD_LOOK.of_span(self.shared.rx.unread);
         if at > now + look {

@@ -5,12 +5,13 @@
 //! (measured on Linux 6.18). Other peers are still reached by giving their address.
 
 use super::{
+    addr::SockAddr,
     config::{OpenError, UdpConfig},
-    ring::SendRing,
+    ring::{SendRing, datagram_send},
     socket,
     tx::Kernel,
 };
-use crate::route;
+use crate::{Part, route};
 use core::net::{IpAddr, SocketAddr};
 use std::{net::UdpSocket, os::fd::AsFd};
 
@@ -115,6 +116,18 @@ impl Kernel for PathSockets {
         let connected = path.connected;
         let send = || ring.send(path.socket.as_fd(), from, connected);
         if connected.is_some() { insist(send) } else { send() }
+    }
+
+    fn send_lone(&mut self, path: u8, dst: SocketAddr, datagram: Part) -> bool {
+        let path = &mut self.paths[usize::from(path)];
+        path.follow(dst, dst);
+        let fd = path.socket.as_fd();
+        let sent = if path.connected == Some(dst) {
+            datagram_send(fd, None, datagram)
+        } else {
+            datagram_send(fd, Some(&SockAddr::new(dst)), datagram)
+        };
+        sent.is_ok()
     }
 
     fn link_mtu(&self) -> Option<u32> {

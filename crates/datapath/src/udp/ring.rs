@@ -15,6 +15,8 @@ use std::{
 
 /// Messages in one system call.
 pub const MESSAGES_MAX: usize = 64;
+/// Flags of all calls that send.
+const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// Bytes of one receive buffer: the longest merged datagram.
 pub const BUFFER_BYTES: usize = 65_536;
 
@@ -128,24 +130,16 @@ impl SendRing {
         from: usize,
         connected: Option<SocketAddr>,
     ) -> Result<usize, i32> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if self.messages.len() - from == 1 {
-            let header = self.header(from, connected);
-            if let ([part], true) = (self.parts_of(from), header.msg_control.is_null()) {
-                // A single short datagram: without a message header and a list of parts, the call
-                // is about 50 ns faster.
-                let (at, len) = (part.as_ptr(), part.len());
-                // SAFETY: as below; the part's `len` bytes are readable by the contract of
-                // `Part::new`, and the address is null or `self`'s, of the given length.
-                let rc = unsafe {
-                    let (name, name_len) = (header.msg_name, header.msg_namelen);
-                    libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), at, len, flags, name, name_len)
-                };
-                return if rc >= 0 { Ok(1) } else { Err(errno()) };
+            let message = &self.messages[from];
+            if let ([part], 1) = (self.parts_of(from), message.packets) {
+                let to = (connected != Some(message.dst)).then_some(&message.addr);
+                return datagram_send(fd, to, *part).map(|()| 1);
             }
+            let header = self.header(from, connected);
             // SAFETY: as below, for one message.
             let rc = unsafe {
-                libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const header, flags)
+                libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const header, SEND_FLAGS)
             };
             return if rc >= 0 { Ok(1) } else { Err(errno()) };
         }
@@ -159,7 +153,7 @@ impl SendRing {
         // (`repr(C)`, pointer then length), and its bytes are readable by the contract of
         // `Part::new`.
         let rc = unsafe {
-            libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, flags)
+            libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, SEND_FLAGS)
         };
         if rc > 0 { Ok(rc as usize) } else { Err(errno()) }
     }
@@ -180,6 +174,19 @@ impl SendRing {
         }
         h
     }
+}
+
+/// Sends one datagram, to the connected address of the socket if `to` is `None`. Without a message
+/// header and a list of parts, the call is about 50 ns faster.
+pub fn datagram_send(fd: BorrowedFd<'_>, to: Option<&SockAddr>, datagram: Part) -> Result<(), i32> {
+    let (name, name_len) = to.map_or((ptr::null(), 0), |to| (to.as_ptr(), to.len()));
+    let (at, len) = (datagram.as_ptr(), datagram.len());
+    // SAFETY: the `len` bytes are readable by the contract of `Part::new`, and the address is null
+    // or of the given length.
+    let rc = unsafe {
+        libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), at, len, SEND_FLAGS, name, name_len)
+    };
+    if rc >= 0 { Ok(()) } else { Err(errno()) }
 }
 
 /// Buffers to receive into.

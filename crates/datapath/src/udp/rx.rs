@@ -27,7 +27,6 @@ fn want_next(count: usize, datagrams: usize, bytes: usize) -> usize {
 /// Receive buffers and state kept between batches.
 pub struct RxQueue {
     ring: RecvRing,
-    told: Vec<Received>,
     /// Messages to request next. Grows up to the target size while batches come back full, and is
     /// small otherwise, so that a single packet costs no second poll of the socket.
     want: usize,
@@ -37,8 +36,7 @@ pub struct RxQueue {
 impl RxQueue {
     /// Receives at most `batch_max` messages at once.
     pub fn new(batch_max: usize) -> Self {
-        let told = Vec::with_capacity(batch_max);
-        Self { ring: RecvRing::new(batch_max), told, want: 1, drops: 0 }
+        Self { ring: RecvRing::new(batch_max), want: 1, drops: 0 }
     }
 
     /// Datagrams that the kernel has dropped (wraps around).
@@ -65,65 +63,56 @@ impl RxQueue {
             Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
         };
         let bytes_before = counters.rx_bytes;
-        let mut behind = self.told_read(count, counters);
-        let total = behind;
-        let bytes = (counters.rx_bytes - bytes_before) as usize;
-        self.want = want_next(count, total, bytes).min(self.ring.capacity());
         // The clock of the kernel's arrival stamps.
         let taken_ns = if count > 0 { sys::clock_ns(libc::CLOCK_REALTIME) } else { 0 };
+        let mut total = 0;
         for index in 0..count {
-            let told = self.told[index];
-            let message = self.ring.message(index);
-            let Some(src) = message.src.filter(|_| !message.truncated) else { continue };
-            let segment_len = told.segment_len.unwrap_or(usize::MAX);
-            let mut rest = message.bytes;
-            let waited_ns = told.arrived_ns.map_or(0, |at| taken_ns.saturating_sub(at));
-            // If the clock was set meanwhile, the waiting time is unknown.
-            let waited_ns = if waited_ns < WAIT_NS_MAX { waited_ns } else { 0 };
-            loop {
-                let here = rest.len().min(segment_len);
-                let (bytes, after) = rest.split_at_mut(here);
-                behind = behind.saturating_sub(1);
-                let waiting = u16::try_from(behind).unwrap_or(u16::MAX);
-                let rxq_drops = self.drops;
-                sink(RxDatagram { src, ce: told.ce, rxq_drops, behind: waiting, waited_ns, bytes });
-                if after.is_empty() {
-                    break;
-                }
-                rest = after;
-            }
+            total += self.message_pass(index, taken_ns, counters, sink);
         }
+        let bytes = (counters.rx_bytes - bytes_before) as usize;
+        self.want = want_next(count, total, bytes).min(self.ring.capacity());
         Ok(RxReport { datagrams: total, more: count == asked })
     }
 
-    /// Reads the control messages of `count` messages, counts, and returns the number of datagrams.
-    fn told_read(&mut self, count: usize, counters: &mut Counters) -> usize {
-        self.told.clear();
-        let mut total = 0;
-        for index in 0..count {
-            let message = self.ring.message(index);
-            let told = Received::parse(message.control);
-            self.told.push(told);
-            if let Some(drops) = told.drops {
-                counters.rxq_drops += u64::from(drops.wrapping_sub(self.drops));
-                self.drops = drops;
-            }
-            if message.truncated || message.src.is_none() {
-                counters.rx_truncated += 1;
-                continue;
-            }
-            let segment_len = told.segment_len.unwrap_or(usize::MAX);
-            let packets = message.bytes.len().div_ceil(segment_len).max(1);
-            total += packets;
-            counters.rx_packets += packets as u64;
-            counters.rx_bytes += message.bytes.len() as u64;
-            counters.rx_ce += if told.ce { packets as u64 } else { 0 };
-            if packets > 1 {
-                counters.rx_gro_batches += 1;
-                counters.rx_gro_packets += packets as u64;
-            }
+    /// Counts a message, passes its datagrams on, and returns their number.
+    fn message_pass(
+        &mut self,
+        index: usize,
+        taken_ns: u64,
+        counters: &mut Counters,
+        sink: &mut dyn FnMut(RxDatagram<'_>),
+    ) -> usize {
+        let message = self.ring.message(index);
+        let told = Received::parse(message.control);
+        if let Some(drops) = told.drops {
+            counters.rxq_drops += u64::from(drops.wrapping_sub(self.drops));
+            self.drops = drops;
         }
-        total
+        let Some(src) = message.src.filter(|_| !message.truncated) else {
+            counters.rx_truncated += 1;
+            return 0;
+        };
+        let len = message.bytes.len();
+        let segment_len = told.segment_len.unwrap_or(len).max(1);
+        let packets = if len <= segment_len { 1 } else { len.div_ceil(segment_len) };
+        counters.rx_packets += packets as u64;
+        counters.rx_bytes += len as u64;
+        counters.rx_ce += if told.ce { packets as u64 } else { 0 };
+        if packets > 1 {
+            counters.rx_gro_batches += 1;
+            counters.rx_gro_packets += packets as u64;
+        }
+        let waited_ns = told.arrived_ns.map_or(0, |at| taken_ns.saturating_sub(at));
+        // If the clock was set meanwhile, the waiting time is unknown.
+        let waited_ns = if waited_ns < WAIT_NS_MAX { waited_ns } else { 0 };
+        let rxq_drops = self.drops;
+        let mut rest = message.bytes;
+        for _ in 0..packets {
+            let (bytes, after) = rest.split_at_mut(rest.len().min(segment_len));
+            sink(RxDatagram { src, ce: told.ce, rxq_drops, waited_ns, bytes });
+            rest = after;
+        }
+        packets
     }
 }
 

@@ -25,6 +25,10 @@ pub trait Kernel {
     /// accepted (at least one), or the error number of the first.
     fn send(&mut self, path: u8, ring: &SendRing, from: usize) -> Result<usize, i32>;
 
+    /// Sends one datagram over `path`'s socket with the shortest call there is. Returns whether it
+    /// was accepted; if not, [`Kernel::send`] tells why.
+    fn send_lone(&mut self, path: u8, dst: SocketAddr, datagram: Part) -> bool;
+
     /// Current MTU of the link, if known.
     fn link_mtu(&self) -> Option<u32>;
 }
@@ -195,14 +199,37 @@ impl TxQueue {
         if !self.backlog.is_empty() {
             self.backlog.drain(kernel, counters, &mut report);
         }
-        for i in 0..self.active.len() {
-            let path = self.active[i];
-            self.ring_fill(path);
-            self.ring_send(path, kernel, counters, &mut report);
+        if !self.lone_send(kernel, counters, &mut report) {
+            for i in 0..self.active.len() {
+                let path = self.active[i];
+                self.ring_fill(path);
+                self.ring_send(path, kernel, counters, &mut report);
+            }
         }
         self.discard();
         report.backlog = self.backlog.packets();
         report
+    }
+
+    /// Sends the queue, if it is a single packet in one piece, without making a message of it:
+    /// every packet of a ping-pong is one. Returns whether it was sent.
+    fn lone_send<K: Kernel>(
+        &self,
+        kernel: &mut K,
+        counters: &mut Counters,
+        report: &mut TxReport,
+    ) -> bool {
+        let ([path], [packet]) = (&self.active[..], &self.queue[..]) else { return false };
+        if packet.arena_len != packet.len {
+            return false;
+        }
+        counters.tx_syscalls += 1;
+        let datagram = Part::of_arena(&self.arena, packet.arena_at, packet.len);
+        let sent = kernel.send_lone(*path, packet.dst, datagram);
+        if sent {
+            sent_count(1, packet.len, counters, report);
+        }
+        sent
     }
 
     /// Puts the packets of one path into the ring as messages.

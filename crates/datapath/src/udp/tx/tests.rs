@@ -15,6 +15,8 @@ struct Script {
     /// Longest datagram.
     payload_max: Option<usize>,
     mtu_asked: std::cell::Cell<usize>,
+    /// Whether single datagrams are accepted without a message; else they follow the script.
+    lone: bool,
 }
 
 enum Line {
@@ -53,6 +55,13 @@ impl Kernel for Script {
             taken += 1;
         }
         Ok(taken)
+    }
+
+    fn send_lone(&mut self, path: u8, _: SocketAddr, datagram: Part) -> bool {
+        if self.lone {
+            self.taken.push((path, datagram.look(<[u8]>::to_vec)));
+        }
+        self.lone
     }
 
     fn link_mtu(&self) -> Option<u32> {
@@ -104,6 +113,23 @@ impl Bench {
         };
         self.kernel.taken.iter().map(number).collect()
     }
+}
+
+#[test]
+fn a_lone_packet_needs_no_message_unless_it_is_refused() {
+    let mut b = Bench::new([]);
+    b.kernel.lone = true;
+    b.push(4..5);
+    assert_eq!(b.flush().sent, 1);
+    assert_eq!((b.kernel.messages.len(), b.counters.tx_syscalls, b.counters.tx_packets), (0, 1, 1));
+    b.push(5..7);
+    assert_eq!(b.flush().sent, 2);
+    assert_eq!(b.kernel.messages, [2]);
+    b.kernel.lone = false;
+    b.push(7..8);
+    assert_eq!((b.flush().sent, b.kernel.messages.len()), (1, 2));
+    assert_eq!(b.numbers(), [4, 5, 6, 7]);
+    assert_eq!(b.queue.room(), 64);
 }
 
 #[test]
