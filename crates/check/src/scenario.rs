@@ -474,7 +474,7 @@ pub(crate) struct Links {
 
 fn link_draw(d: &mut Draw, classes: Classes) -> Links {
     let bits_per_s = d.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]);
-    let buffer = if classes.has(Class::Overflow) { d.range(4, 40) << 10 } else { 4 << 20 };
+    let buffer = if classes.has(Class::Overflow) { d.range(4, 16) << 10 } else { 4 << 20 };
     let ecn = if d.percent(60) { Ecn::step(buffer / 3) } else { Ecn::OFF };
     Links { bits_per_s, delay_ps: d.range(200, 3_000) * NS, buffer, ecn }
 }
