@@ -186,7 +186,7 @@ fn contenders_are_given_or_default() {
         list.iter().map(|c| c.name().to_owned()).collect()
     };
     assert_eq!(names(&bench("bench loss")), ["srd", "cubic"]);
-    assert_eq!(names(&bench("bench loss --with bbr,srd-credits")), ["bbr", "srd-credits"]);
+    assert_eq!(names(&bench("bench loss --with bbr,srd-no-credits")), ["bbr", "srd-no-credits"]);
     let error = bench("bench loss --with nobody").contenders(&["srd"]).unwrap_err();
     assert!(error.to_string().contains("`nobody`"), "{error}");
 }

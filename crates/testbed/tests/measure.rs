@@ -349,12 +349,12 @@ fn contenders_are_known_by_name() {
         "srd",
         "srd-processes",
         "srd-one-path",
-        "srd-credits",
-        "srd-processes-credits",
-        "srd-one-path-credits",
+        "srd-no-credits",
+        "srd-processes-no-credits",
+        "srd-one-path-no-credits",
         "srd-off",
         "srd-stop-go",
-        "srd-budget-credits",
+        "srd-budget-no-credits",
         "srd-processes-budget",
         "cubic",
         "cubic-50ms",
@@ -372,7 +372,7 @@ fn contenders_are_known_by_name() {
         assert_eq!(contender.name(), name);
         assert_eq!(contender.is_srd(), name.starts_with("srd"), "{name}");
     }
-    for name in ["", "tcp", "srd-50ms", "cubic-credits", "srd-v6", "mptcp-v6", "SRD", "srd-"] {
+    for name in ["", "tcp", "srd-50ms", "cubic-no-credits", "srd-v6", "mptcp-v6", "SRD", "srd-"] {
         let error = Contender::parse(name).expect_err(name);
         assert!(error.is_usage() && error.to_string().contains("cubic-v6"), "{name}: {error}");
     }

@@ -25,7 +25,8 @@ impl Awake<'_> {
         };
         // Whoever sends one packet for each that comes back reuses one path, perhaps the worst.
         let same = core::mem::replace(&mut active.path_last, choice.path) == choice.path;
-        let lone = choice.trusted || active.inflight == 0 && same;
+        let srd = p.path_policy == Chooser::Policy(PathPolicy::Srd);
+        let lone = choice.trusted || srd && same && active.inflight == 0;
         active.lone = active.lone.wrapping_add(u32::from(lone));
         let often = choice.trusted || active.lone >= LOOP_EXPLORED;
         let each = choice.trusted && active.lone.is_multiple_of(EXPLORE_EACH);

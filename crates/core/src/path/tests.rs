@@ -714,7 +714,15 @@ fn grants_add_to_the_first_window() {
 /// worst of all, nothing would ever tell.
 #[test]
 fn a_closed_loop_looks_at_other_paths() {
-    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let probed = probes_of_a_closed_loop(PathPolicy::Srd);
+    assert!((4..8).contains(&probed.len()) && probed.iter().any(|p| p.1), "{probed:?}");
+    assert!(probed[0].0 >= 4, "{probed:?}");
+    assert_eq!(probes_of_a_closed_loop(PathPolicy::Ecmp), [], "it has one path");
+}
+
+/// The messages after which another path is probed, and whether it is another.
+fn probes_of_a_closed_loop(policy: PathPolicy) -> Vec<(u32, bool)> {
+    let mut b = Bench::new(policy, 64);
     let mut probed = vec![];
     for n in 1..=64 {
         let path = b.choose(0, None);
@@ -728,6 +736,5 @@ fn a_closed_loop_looks_at_other_paths() {
         b.context.awake(b.now).on_echo(path, Span::from_us(10), false);
         b.context.awake(b.now).on_ack_end(64, true, false);
     }
-    assert!((4..8).contains(&probed.len()) && probed.iter().any(|p| p.1), "{probed:?}");
-    assert!(probed[0].0 >= 4, "{probed:?}");
+    probed
 }

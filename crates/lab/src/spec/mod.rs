@@ -388,7 +388,7 @@ pub struct EngineSpec {
     pub fixed_gbps: Option<f64>,
     /// Window of the fixed policy in bytes (default 1 MiB).
     pub fixed_inflight_bytes: Option<u64>,
-    /// Whether receivers grant credits (true, unless `line_learnt`).
+    /// Whether receivers grant credits; default: true, unless `line_learnt`.
     pub credits: Option<bool>,
     /// The line rate is not told, but learnt.
     pub line_learnt: bool,
