@@ -37,13 +37,13 @@ impl Awake<'_> {
         debug_assert!(self.active.unproven >= -UNPROVEN_PKTS_MAX, "what is saved up is bounded");
     }
 
-    /// Takes the RTT sample of one packet of any type, without the receiver's delay; `ce`: it was
-    /// ECN-marked.
+    /// Takes the RTT sample of a full packet, such as an Open, without the receiver's delay; `ce`:
+    /// it was ECN-marked.
     pub(crate) fn on_echo(&mut self, path: u8, rtt: Span, ce: bool) {
         let (back, claimed) = (Span::ZERO, Span::ZERO);
         let sent = Time(self.now.0.saturating_sub(rtt.0));
         self.on_proof();
-        self.on_sample(path, &Sample { rtt, back, sent, claimed, ce });
+        self.on_sample(path, &Sample { rtt, back, sent, claimed, ce, full: true });
     }
 
     /// Takes the RTT sample of one packet of any type, with its components.
@@ -64,7 +64,8 @@ impl Awake<'_> {
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
         debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
         entry.ce = entry.ce.saturating_add(u32::from(ce));
-        a.meter.on_echo(ce, queue_ns);
+        let own_ns = if sample.full { a.rtt.on_full(p, ns) } else { 0 };
+        a.meter.on_echo(ce, queue_ns.saturating_sub(own_ns), sample.full);
         let late = self.lateness(queue_ns, base, target);
         let a = &mut *self.active;
         if late == 0 {
@@ -164,6 +165,7 @@ impl Awake<'_> {
         let quartiles = a.set.quartiles_take();
         a.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.median_ns = u64::from(a.queue_ns_usual);
+        round.own_ns = if round.full { a.rtt.own_ns(p).into() } else { 0 };
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // Rule CC-04.
             debug_assert!(quartile <= median, "a quarter is less than half");

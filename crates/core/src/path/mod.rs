@@ -107,6 +107,8 @@ pub(crate) struct Sample {
     pub claimed: Span,
     /// Whether the packet was ECN-marked.
     pub ce: bool,
+    /// Whether the packet was a full one.
+    pub full: bool,
 }
 
 /// A path has another state than the one that was told last.

@@ -4,9 +4,9 @@
 use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
 use crate::tuning::{
-    BASE_WINDOW_HALF, NARROW_ROUNDS, RTO_CEILING_RTTS, RTO_DEVIATIONS, RTO_DOUBLINGS_MAX,
-    RTO_MARGIN, RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE, RTT_VAR_GAIN, SLACK_WIDENING,
-    SRTT_GAIN, TARGET, WIDEN_MAX,
+    BASE_WINDOW_HALF, NARROW_ROUNDS, OWN_LINKS, RTO_CEILING_RTTS, RTO_DEVIATIONS,
+    RTO_DOUBLINGS_MAX, RTO_MARGIN, RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE,
+    RTT_VAR_GAIN, SLACK_WIDENING, SRTT_GAIN, TARGET, WIDEN_MAX,
 };
 
 /// Smoothed RTT and its mean deviation in ns. Gains 1/8 and 1/4 (RFC 6298).
@@ -73,6 +73,8 @@ pub(crate) struct Rtt {
     least: Least,
     /// Least whole round trip, as measured here.
     whole: Least,
+    /// Least round trip of full packets, without the delays that hosts reported.
+    full: Least,
     /// Cached result of [`Self::min_ns`].
     base_ns: u32,
     /// Least RTT that other engines of this host measured; `u32::MAX` = none.
@@ -96,6 +98,7 @@ impl Rtt {
             whole: Least::known(
                 RTT_BELIEVED_INVERSE.of(least.into()).try_into().unwrap_or(u32::MAX),
             ),
+            full: Least::known(u32::MAX),
             half_began: now,
             widened: 0,
             rounds_quiet: 0,
@@ -112,12 +115,31 @@ impl Rtt {
             self.half_began = now;
             self.least.half_end();
             self.whole.half_end();
+            self.full.half_end();
         }
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);
         self.base_ns = self.least.get().min(self.hint_ns).max(self.floor_ns());
         debug_assert!(self.base_ns > 0, "zero would read as no sample");
         ns.saturating_sub(self.base_ns)
+    }
+
+    /// Takes a sample of a full packet, after [`Self::on_sample`]. Returns [`Self::own_ns`].
+    pub(crate) fn on_full(&mut self, p: &Params, ns: u32) -> u32 {
+        self.full.on_sample(ns);
+        self.own_ns(p)
+    }
+
+    /// By how many ns the least RTT of a full packet exceeds the least RTT, which may be that of a
+    /// small one: its own transmission on each link of the way. A queue that never was empty while
+    /// full packets left must not pass for it, so it is bounded.
+    pub(crate) fn own_ns(&self, p: &Params) -> u32 {
+        let full = self.full.get();
+        if full == u32::MAX {
+            return 0;
+        }
+        let once = u64::from(p.mtu) * 1_000_000_000 / p.line.bytes_per_sec().max(1);
+        full.saturating_sub(self.base_ns).min(ns32(Span(OWN_LINKS * once)))
     }
 
     /// Least RTT in ns; 0 before the first sample.

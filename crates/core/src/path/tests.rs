@@ -353,7 +353,7 @@ fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     let least = |b: &mut Bench, rtt: u64, claimed: u64| {
         let (rtt, claimed) = (Span(rtt * US), Span(claimed * US));
-        let sample = Sample { rtt, back: Span::ZERO, sent: b.now, claimed, ce: false };
+        let sample = Sample { rtt, back: Span::ZERO, sent: b.now, claimed, ce: false, full: true };
         b.context.awake(b.now).on_sample(3, &sample);
         let mut stats = Vec::new();
         b.context.stats(&mut stats);

@@ -23,7 +23,11 @@ const PLACE_BITS: u32 = LEN_MIN.trailing_zeros();
 /// of the ring, because numbers that are not noted overwrite nothing; older echoes are refused.
 const AGO_MAX: u32 = (1 << (16 + PLACE_BITS)) - 1;
 /// [`SENT_LOG_SPAN`] as a difference of words.
-const SPAN: u64 = SENT_LOG_SPAN.0 >> 4 << 24;
+const SPAN: u64 = SENT_LOG_SPAN.0 >> 4 << TIME_AT;
+/// Whether it was a full packet, and the lowest bit of the send time.
+const FULL: u64 = 1 << 24;
+/// See [`FULL`].
+const TIME_AT: u32 = 25;
 
 /// The recent transmissions of one context.
 #[derive(Debug, Default)]
@@ -50,8 +54,8 @@ impl SentLog {
     /// Notes that transmission `tx_num` is sent now on `path`. `board_len`: entries of the
     /// context's scoreboard.
     #[inline]
-    pub fn note(&mut self, now: Time, tx_num: TxNum, path: u8, board_len: usize) {
-        let new = word(now, path, tx_num.low());
+    pub fn note(&mut self, now: Time, tx_num: TxNum, path: u8, full: bool, board_len: usize) {
+        let new = word(now, path, tx_num.low()) | (u64::from(full) * FULL);
         let len = self.ring.len();
         debug_assert!(len == 0 || len.is_power_of_two(), "places are lower bits of numbers");
         let at = tx_num.0 as usize & len.wrapping_sub(1);
@@ -87,23 +91,22 @@ impl SentLog {
     /// Whether `echo`, with the send time `sent`, names a transmission in the log that was not
     /// echoed before. If so, the transmission counts as echoed from now on. `next`: the next
     /// transmission number.
-    pub fn take(&mut self, sent: Time, echo: &Echo, next: TxNum) -> bool {
+    pub fn take(&mut self, sent: Time, echo: &Echo, next: TxNum) -> Option<bool> {
         let ago = next.low().0.wrapping_sub(echo.tx_num);
         if ago == 0 || ago > AGO_MAX {
-            return false;
+            return None;
         }
         let len = self.ring.len();
         debug_assert!(len == 0 || len.is_power_of_two(), "places are lower bits of numbers");
         let at = echo.tx_num as usize & len.wrapping_sub(1);
-        let Some(w) = self.ring.get_mut(at) else { return false };
-        if *w != 0 && *w == word(sent, echo.path, TxLow(echo.tx_num)) {
-            *w = 0;
-            return true;
+        let w = self.ring.get_mut(at)?;
+        if *w != 0 && *w & !FULL == word(sent, echo.path, TxLow(echo.tx_num)) {
+            return Some(core::mem::take(w) & FULL != 0);
         }
         if (len + 1..=SENT_LOG_MAX).contains(&(ago as usize)) {
             self.grow(2 * len);
         }
-        false
+        None
     }
 
     #[cold]
@@ -125,11 +128,11 @@ impl SentLog {
     }
 }
 
-/// A word of the ring: 40 bits of the send time in units of the packet timestamp, which wraps 256
-/// times before a value repeats (4.9 hours); 8 bits of the path; 16 bits of the number, above those
-/// that are its index.
+/// A word of the ring, from the top: 39 bits of the send time in units of the packet timestamp,
+/// which wraps 128 times before a value repeats (2.4 hours); [`FULL`]; 8 bits of the path; 16 bits
+/// of the number, above those that are its index.
 fn word(sent: Time, path: u8, tx_num: TxLow) -> u64 {
-    (sent.0 >> 4) << 24 | u64::from(path) << 16 | u64::from((tx_num.0 >> PLACE_BITS) as u16)
+    (sent.0 >> 4) << TIME_AT | u64::from(path) << 16 | u64::from((tx_num.0 >> PLACE_BITS) as u16)
 }
 
 #[cfg(test)]
@@ -138,10 +141,10 @@ mod tests {
 
     impl SentLog {
         fn notes(&mut self, now: Time, tx_num: u64, path: u8, board_len: usize) {
-            self.note(now, TxNum(tx_num), path, board_len);
+            self.note(now, TxNum(tx_num), path, tx_num.is_multiple_of(2), board_len);
         }
         fn takes(&mut self, sent: Time, echo: &Echo, next: u64) -> bool {
-            self.take(sent, echo, TxNum(next))
+            self.take(sent, echo, TxNum(next)).is_some()
         }
     }
 

@@ -123,6 +123,13 @@ impl FullQueue {
 
     /// A round is over. Returns the new rate where this rule is in force.
     pub(super) fn on_round(&mut self, link: &Link, round: &Round, rate: u64) -> Option<u64> {
+        // A packet's own transmission on slow links is no queue: it stays whatever is sent.
+        let own = round.own_ns;
+        let round = &Round {
+            queue_ns: round.queue_ns.map(|q| q.saturating_sub(own)),
+            median_ns: round.median_ns.saturating_sub(own),
+            ..*round
+        };
         let peak = self.peak(link, round);
         if self.full_ns == 0 && round.missing == 0 {
             return None;

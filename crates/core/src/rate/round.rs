@@ -20,8 +20,13 @@ pub(crate) struct Round {
     /// Loss rate: lost bytes per thousand of lost and delivered ones. Of the losses of a path only
     /// the first since an arrival counts.
     pub lost_permille: u32,
-    /// Largest queueing delay of any echo, in ns.
+    /// Largest queueing delay of any echo, in ns, less the own time of full packets.
     pub most_ns: u64,
+    /// By how much a full packet takes longer than the base RTT where nothing waits, in ns; 0 if
+    /// most echoes were those of smaller packets.
+    pub own_ns: u64,
+    /// Whether at least half of the echoes were those of full packets.
+    pub full: bool,
     /// Longest wait in this host's port, behind other packets of the sender, of a packet that was
     /// sent in this or the round before, in ns.
     pub port_ns: u64,
@@ -75,6 +80,8 @@ pub(crate) struct RoundMeter {
     /// Echoes, and the echoes of packets that a switch had marked.
     echoes: u32,
     marks: u32,
+    /// Echoes of full packets.
+    fulls: u32,
     most_ns: u32,
     /// Bytes of this sender that wait in the port, and the most that did in this round and the one
     /// before.
@@ -104,6 +111,7 @@ impl RoundMeter {
             app_limited: false,
             echoes: 0,
             marks: 0,
+            fulls: 0,
             most_ns: 0,
             port: 0,
             port_most: [0; 2],
@@ -136,7 +144,8 @@ impl RoundMeter {
     }
 
     /// The peer echoed a packet; `ce`: a switch had marked it.
-    pub(crate) fn on_echo(&mut self, ce: bool, queue_ns: u32) {
+    pub(crate) fn on_echo(&mut self, ce: bool, queue_ns: u32, full: bool) {
+        self.fulls += u32::from(full);
         self.echoes += 1;
         self.most_ns = self.most_ns.max(queue_ns);
         self.marks += u32::from(ce);
@@ -217,6 +226,8 @@ impl RoundMeter {
             packets: self.acked / mtu.max(1),
             lost_permille: (self.lost * 1000 / (self.lost + self.acked)) as u32,
             most_ns: u64::from(self.most_ns),
+            own_ns: 0,
+            full: 2 * self.fulls >= self.echoes,
             port_ns,
             ns,
             acked: self.acked,
@@ -230,7 +241,7 @@ impl RoundMeter {
         self.acked = 0;
         (self.lost, self.missing) = (0, 0);
         self.sent = 0;
-        (self.echoes, self.marks) = (0, 0);
+        (self.echoes, self.marks, self.fulls) = (0, 0, 0);
         self.most_ns = 0;
         self.port_most = [self.port, self.port_most[0]];
         self.app_limited = app_limited;

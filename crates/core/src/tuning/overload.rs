@@ -6,6 +6,11 @@ use super::Share;
 
 // ---- a full buffer: rule CC-40 -----------------------------------------------------------------
 
+/// Share of the largest payload from which on a packet is a full one.
+pub(crate) const FULL_PACKET: Share = Share(3, 4);
+/// Longest time of a full packet's own transmissions, as so many at the rate of the local port: two
+/// switches each way and slower links in between.
+pub(crate) const OWN_LINKS: u64 = 8;
 /// Overflows of a buffer, each after all losses of the one before were known, that prove it. The
 /// first windows of many senders overflow it once or twice.
 pub(crate) const FULL_OVERFLOWS: u8 = 12;

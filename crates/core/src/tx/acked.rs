@@ -112,7 +112,8 @@ impl<O: Observer> Lane<'_, O> {
         // An echo that names no transmission of this context is invented. It is refused, because
         // all contexts to the address share paths and round-trip times.
         let sent = Time(self.now.0.wrapping_sub(age.0));
-        let known = age.0 <= self.now.0 && self.win.sent_log.take(sent, e, next);
+        let taken = (age.0 <= self.now.0).then(|| self.win.sent_log.take(sent, e, next)).flatten();
+        let (known, full) = (taken.is_some(), taken == Some(true));
         if !known && !planted!(EchoUnmatched) {
             self.shared.counters.echoes_refused += 1;
             return;
@@ -163,7 +164,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way
                 .paths
                 .awake(self.now)
-                .on_sample(e.path, &Sample { rtt, back, sent, claimed, ce: e.ce });
+                .on_sample(e.path, &Sample { rtt, back, sent, claimed, ce: e.ce, full });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
             self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci, path, rtt_ns, ce });
         }

@@ -75,7 +75,7 @@ impl<O: Observer> Lane<'_, O> {
         debug_assert!(tx_num.next() == self.peer.tx_num_next(), "each number is used once");
         let (psn, dst) = (self.win.board.next(), self.peer.endpoint());
         if matches!(body, Body::Probe) {
-            self.win.sent_log.note(self.now, tx_num, path, self.win.board.ring_len());
+            self.win.sent_log.note(self.now, tx_num, path, false, self.win.board.ring_len());
         }
         let header = self.header_of(body.kind(), flags, path, tx_num, psn);
         let ack = (flags & Flags::ACK_BLOCK != 0).then_some(&self.shared.rx.scratch);

@@ -6,6 +6,7 @@ use crate::lane::Lane;
 use crate::peer::Numbered;
 use crate::peer::scoreboard::{Entry, Kind};
 use crate::psn::{Psn, TxNum};
+use crate::tuning::FULL_PACKET;
 use crate::tx::Out;
 use srd_wire::{
     Body, Flags, Header, Message, OVERHEAD_BYTES, Packet, PacketType, Rdma, ReadReq, ReadResp,
@@ -30,7 +31,8 @@ impl<O: Observer> Lane<'_, O> {
         let tx_num = self.peer.tx_num_take();
         let plain_len = self.peer.limits().head_bytes() + body.encoded_len() + usize::from(len);
         self.win.board.mark_sent(p, path, tx_num, self.now, plain_len as u32);
-        self.win.sent_log.note(self.now, tx_num, path, self.win.board.ring_len());
+        let full = u64::from(len) >= FULL_PACKET.of(self.mtu_of().into());
+        self.win.sent_log.note(self.now, tx_num, path, full, self.win.board.ring_len());
         self.win.loss.sent(self.now);
         let credited = self.granting();
         self.way.carrier = self.ci;

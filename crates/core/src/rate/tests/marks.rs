@@ -27,6 +27,8 @@ const MARKED: Round = Round {
     packets: 40,
     lost_permille: 0,
     most_ns: 0,
+    own_ns: 0,
+    full: true,
     port_ns: 0,
     ns: 0,
     acked: 0,
@@ -76,7 +78,7 @@ fn a_start_is_left_alone_where_marks_or_deliveries_say_little() {
 fn a_round_is_marked_by_more_than_half_of_its_echoes() {
     let round = |meter: &mut RoundMeter, at: u64, marks: &[bool]| {
         for &ce in marks {
-            meter.on_echo(ce, 0);
+            meter.on_echo(ce, 0, true);
         }
         meter.on_acked(4096, Time(at));
         meter.on_ack_end(Time(at + 100), false, 4096, Span(u64::MAX), LINE)
@@ -127,7 +129,7 @@ fn all_packets_of_a_round_are_marked_from_seven_eighths_on() {
         let mut meter = RoundMeter::new(Time(0));
         meter.on_acked(4096, Time(0));
         assert!(meter.on_ack_end(Time(100), false, 4096, Span(u64::MAX), LINE).is_none());
-        (0..echoes).for_each(|n| meter.on_echo(n < marks, 0));
+        (0..echoes).for_each(|n| meter.on_echo(n < marks, 0, true));
         meter.on_acked(4096, Time(200));
         meter.on_ack_end(Time(300), false, 4096, Span(u64::MAX), LINE).expect("a round").marked_all
     };

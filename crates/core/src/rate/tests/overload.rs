@@ -2,6 +2,7 @@
 
 use super::crowd::{Bottleneck, Crowd};
 use crate::config::EngineConfig;
+use crate::path::Sample;
 use crate::time::Span;
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -131,6 +132,26 @@ fn who_stays_in_a_crowd_takes_over() {
     crowd.run(Span::from_ms(8), PACKETS_MAX);
     let later = measured(&mut crowd, rate, Span::from_ms(4));
     assert!(later.jain_permille >= 950 && later.lost_permille <= 10, "{later:?}");
+}
+
+/// The base RTT may be that of a small packet. What a full one takes longer on slow links stays
+/// whatever is sent, and is no queue.
+#[test]
+fn the_own_time_of_a_packet_is_no_queue() {
+    let (rate, small, own) = (GBIT, Span::from_us(40), Span::from_us(200));
+    let buffer = Bottleneck::Queue(48 << 10);
+    let mut crowd = Crowd::new(&[small + own; 8], &sockets(rate), rate, buffer, NOISE);
+    for s in &mut crowd.senders {
+        let (back, claimed, ce, full) = (Span::ZERO, Span::ZERO, false, false);
+        let sample = Sample { rtt: small, back, sent: crowd.now, claimed, ce, full };
+        s.context.awake(crowd.now).on_sample(0, &sample);
+    }
+    let all = settled(&mut crowd, rate, small + own);
+    assert!(all.used_percent >= 95, "{all:?}");
+    crowd.senders.iter_mut().skip(1).for_each(|s| s.left = true);
+    crowd.run(Span::from_ms(10), PACKETS_MAX);
+    let one = measured(&mut crowd, rate, Span::from_ms(10));
+    assert!(one.used_percent >= 95 && one.lost_permille <= 10, "{one:?}");
 }
 
 /// Losses that come at any delay are no full buffer, and slow nobody down.

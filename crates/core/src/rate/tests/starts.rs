@@ -27,6 +27,8 @@ const LOST: Round = Round {
     packets: 40,
     lost_permille: 200,
     most_ns: 0,
+    own_ns: 0,
+    full: true,
     port_ns: 0,
     ns: 0,
     acked: 0,
