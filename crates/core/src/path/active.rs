@@ -8,7 +8,7 @@ use super::set::{PathSet, PathState};
 use super::share::Share;
 use super::{Gate, PathMask, PathStats};
 use crate::params::Params;
-use crate::rate::credit::{Credit, kept};
+use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
 use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
@@ -164,10 +164,10 @@ impl ActivePaths {
     }
 
     /// Bytes that may be sent without credits after a pause: this engine's part of the first
-    /// window. It covers the delay in the hosts where they halt for longer than both ends remember
-    /// a grant.
+    /// window. It covers the delay in the hosts where they halt for twice as long as both ends
+    /// remember a grant.
     pub(crate) fn uncredited_max(&self, p: &Params) -> u64 {
-        let link = match self.host_delay(p) > GRANT_STALE {
+        let link = match self.host_delay(p) > GRANT_STALE.scale(2, 1) {
             true => self.link_now(p),
             false => Self::link(p, self.rtt.min_ns(), 0),
         };
@@ -271,12 +271,11 @@ impl ActivePaths {
     }
 
     /// With nothing in flight, no acknowledgment brings credit; after this time the first window
-    /// may be sent without credits again. The time is at most the silence in which both ends forget
-    /// what was granted: after a stall of a host the smoothed RTT is long, and with one window per
-    /// such RTT it would fall only slowly.
+    /// may be sent without credits again. The time is at most that of a timeout: after a stall of a
+    /// host the smoothed RTT is long, and with one window per such RTT it would fall only slowly.
     pub(super) fn credit_patience(&self, p: &Params) -> Span {
-        let least = Span(u64::from(self.rtt.min_ns()));
-        let longest = kept(p.mtu.into(), p.line.bytes_per_sec(), least);
+        let least = Span(u64::from(self.rtt.min_ns())).scale(CREDIT_PATIENCE_RTTS, 1);
+        let longest = Span(u64::from(p.rto_ns_max)).max(least);
         self.srtt(p).scale(CREDIT_PATIENCE_RTTS, 1).min(longest)
     }
 

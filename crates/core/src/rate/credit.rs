@@ -54,7 +54,7 @@ pub(crate) fn grants_ahead(line_bytes_per_sec: u64, rtt: Span) -> u64 {
 /// at least: the receiver measures the silence between arrivals, which is longer than that of the
 /// sender where the second packet waits longer in queues. A port with a full buffer of 679 KB at
 /// 100 Gb/s holds a packet for 54 us.
-pub(crate) fn kept(packet: u32, line_bytes_per_sec: u64, rtt: Span) -> Span {
+fn kept(packet: u32, line_bytes_per_sec: u64, rtt: Span) -> Span {
     stale(packet, line_bytes_per_sec, rtt).scale(7, 8)
 }
 
