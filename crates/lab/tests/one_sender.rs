@@ -1,5 +1,6 @@
 //! One host, one sender: engines of one host that share what they know send as one engine would,
-//! in virtual time and through the table that processes share.
+//! in virtual time and through the table that processes share. Without credits, which would limit
+//! the senders as well; what receivers grant is looked at by itself.
 
 use crate::common;
 use srd_lab::{jobs_of, run_all};
@@ -17,6 +18,7 @@ k = 4
 
 [engine]
 defaults = "sockets"
+credits = false
 
 [workload]
 pattern = "incast"
