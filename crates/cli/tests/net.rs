@@ -167,14 +167,16 @@ fn faults_drop_packets_until_they_are_removed() {
         let out = net.run(&["exec", "h0x0", "--", "timeout", "0.5", "bash", "-c", script]);
         text(&out).contains("refused")
     };
-    assert!(reach());
+    // A busy machine may take longer for it; where packets are dropped, time changes nothing.
+    let reached = || (0..20).any(|_| reach());
+    assert!(reached());
     for fault in [&["--blackhole"][..], &["--link-down"], &["--loss", "100%"]] {
         net.ok(&[&["fail", "spine", "0"], fault].concat());
         assert!(!reach(), "{fault:?}");
         net.ok(&["heal"]);
-        assert!(reach(), "after {fault:?}");
+        assert!(reached(), "after {fault:?}");
         net.ok(&[&["fail", "link", "0", "0"], fault, &["--for", "100ms"]].concat());
-        assert!(reach(), "after {fault:?} of a link");
+        assert!(reached(), "after {fault:?} of a link");
     }
     net.ok(&["fail", "link", "1", "0", "--rate", "50M"]);
     assert!(net.ok(&["exec", "l1", "--", "tc", "qdisc"]).contains("rate 50Mbit"));
