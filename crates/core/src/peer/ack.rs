@@ -310,6 +310,12 @@ mod tests {
         a.due()
     }
 
+    /// An acknowledgment leaves in a packet of its own.
+    fn leaves(a: &mut AckState, now: Time) {
+        a.note_unanswered();
+        a.sent(now, None);
+    }
+
     /// One leaves at once, those of small messages that follow each other share one.
     #[test]
     fn the_end_of_a_burst_is_acknowledged_soon_but_not_too_often() {
@@ -317,13 +323,13 @@ mod tests {
         let mut now = Time(1 << 30);
         for _ in 0..5 {
             assert_eq!(ended(&mut a, now), now + NEXT_TURN);
-            (a.note_unanswered(), a.sent(now + NEXT_TURN, None));
+            leaves(&mut a, now + NEXT_TURN);
             for soon in [800, 1600, 3200] {
                 assert_eq!(ended(&mut a, now + Span(soon)), now + DELAY);
             }
-            (a.note_unanswered(), a.sent(now + DELAY, None));
+            leaves(&mut a, now + DELAY);
             assert_eq!(ended(&mut a, now + Span(6400)), now + DELAY.scale(2, 1), "{a:?}");
-            (a.note_unanswered(), a.sent(now + DELAY.scale(2, 1), None));
+            leaves(&mut a, now + DELAY.scale(2, 1));
             now += Span(48_000);
         }
     }
@@ -336,7 +342,7 @@ mod tests {
             now += Span(32_000);
             let at = ended(a, now);
             if at == now + NEXT_TURN {
-                (a.note_unanswered(), a.sent(at, None));
+                leaves(a, at);
             }
             let later = now + Span(1600);
             if answered {
@@ -344,7 +350,7 @@ mod tests {
                 a.note_answer(later, DELAY);
             }
             if at > now + NEXT_TURN {
-                (a.note_unanswered(), a.sent(later, None));
+                leaves(a, later);
             }
             at.since(now)
         };
