@@ -196,6 +196,7 @@ pub(crate) mod stream {
     pub const NARROW: u64 = 38;
     pub const HOST: u64 = 39;
     /// Chosen in the same way as `FOCUS`: no seed of the corpus has a sealed world.
+    #[cfg(feature = "sealed")]
     pub const SEALED: u64 = 40;
     /// Chosen in the same way as `FOCUS`.
     pub const BURST: u64 = 140;

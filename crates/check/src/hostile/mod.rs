@@ -26,6 +26,7 @@ use crate::class::Class;
 use crate::ledger::{Oracle, Tally};
 use crate::packet::Datagram;
 use crate::world::{Options, Outcome};
+#[cfg(feature = "sealed")]
 pub(crate) use mutate::mutate;
 pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
