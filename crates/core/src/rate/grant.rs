@@ -28,6 +28,9 @@ struct Demand {
     ahead: u32,
     /// Mean of the bytes of the peer's packets, which are 0 for acknowledgments.
     mean: u16,
+    /// What may be believed to be on its way or lost without having arrived, in credit units: at
+    /// most what has arrived, and 4 MB.
+    believed: u16,
     /// Time of the last arrival or grant in units of 16 ns.
     heard: u32,
     /// Time from an acknowledgment to its echo by the peer, in ns; 0 = not known.
@@ -37,26 +40,47 @@ struct Demand {
 }
 
 impl Demand {
-    const NEW: Self =
-        Self { wanted: 0, earned: 0, ahead: 0, mean: 0, heard: 0, echo_ns: 0, next: NONE };
+    const NEW: Self = Self {
+        wanted: 0,
+        earned: 0,
+        ahead: 0,
+        mean: 0,
+        believed: 0,
+        heard: 0,
+        echo_ns: 0,
+        next: NONE,
+    };
 
     /// A packet arrived: it and those that it overtook were sent. Packets that are lost do not
     /// arrive, but what they were granted is used up. Those that it overtook count as many bytes
-    /// as a packet has in the mean; what is wrong with that is corrected when they arrive.
+    /// as a packet has in the mean; what is wrong with that is corrected when they arrive. No more
+    /// is believed to be on its way or lost than has arrived: a peer chooses its own numbers.
     fn on_arrived(&mut self, arrived: u32, passed: u32) {
+        let units =
+            |bytes: u32| u16::try_from(bytes.div_ceil(CREDIT_UNIT_BYTES)).unwrap_or(u16::MAX);
+        let mean = u32::from(self.mean);
+        self.mean_note(arrived);
+        self.earned = self.earned.saturating_add(units(arrived));
+        self.believed = self.believed.saturating_add(units(arrived));
+        if passed == 0 {
+            self.believed = self.believed.saturating_add(units(mean));
+            let most = self.earned_bytes().max(self.ahead);
+            self.ahead = self.ahead.saturating_add(mean).saturating_sub(arrived).min(most);
+        } else {
+            let overtaken = (passed - 1).saturating_mul(mean);
+            let overtaken = overtaken.min(u32::from(self.believed) * CREDIT_UNIT_BYTES);
+            self.believed -= units(overtaken);
+            self.ahead = self.ahead.saturating_sub(arrived.saturating_add(overtaken));
+        }
+    }
+
+    fn mean_note(&mut self, arrived: u32) {
         let bytes = u16::try_from(arrived).unwrap_or(u16::MAX);
-        let mean = self.mean;
-        self.mean = match mean {
+        self.mean = match self.mean {
             0 => bytes,
-            _ if bytes >= mean => mean + (bytes - mean) / MEAN_GAIN,
-            _ => mean - (mean - bytes) / MEAN_GAIN,
+            mean if bytes >= mean => mean + (bytes - mean) / MEAN_GAIN,
+            mean => mean - (mean - bytes) / MEAN_GAIN,
         };
-        let units = arrived.div_ceil(CREDIT_UNIT_BYTES);
-        self.earned = self.earned.saturating_add(u16::try_from(units).unwrap_or(u16::MAX));
-        let most = self.earned_bytes().max(self.ahead);
-        let before = self.ahead.saturating_add(if passed == 0 { mean.into() } else { 0 });
-        let overtaken = passed.saturating_sub(1).saturating_mul(mean.into());
-        self.ahead = before.saturating_sub(arrived.saturating_add(overtaken)).min(most);
     }
 
     /// Bytes that the peer still has to send, in packets of `packet` bytes.

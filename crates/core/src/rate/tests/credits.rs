@@ -307,7 +307,7 @@ fn lost_packets_keep_their_grant() {
 #[test]
 fn lost_packets_have_used_up_their_grants() {
     let mut granter = Granter::new(1_250_000_000, 4096, Span::from_us(10), 0);
-    granter.on_backlog(NOW, Ctx(0), 1000, arrived(4096), Span::ZERO);
+    (0..4).for_each(|_| granter.on_backlog(NOW, Ctx(0), 1000, arrived(4096), Span::ZERO));
     let mut now = NOW;
     while granter.next() < Time::NEVER {
         now = now.max(granter.next());
@@ -320,6 +320,34 @@ fn lost_packets_have_used_up_their_grants() {
         granter.on_backlog(now, Ctx(0), 1000, (4096, passed), Span::ZERO);
     }
     assert_eq!(granter.ahead(Ctx(0)), full - 10 * 4096);
+}
+
+/// A peer chooses its transmission numbers, and may leave some out. Whoever claims to have sent
+/// much holds no more than whoever did not claim it.
+#[test]
+fn numbers_that_are_left_out_earn_nothing() {
+    const ROUNDS: u32 = 200;
+    let held = |passed: u32| {
+        let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
+        let (mut now, mut bytes) = (NOW, 0);
+        for _ in 0..ROUNDS {
+            for ctx in (0..12).map(Ctx) {
+                granter.on_backlog(now, ctx, u32::MAX, (64, passed), Span::ZERO);
+            }
+            let end = now + Span::from_us(50);
+            while granter.next() <= end {
+                now = now.max(granter.next());
+                bytes += granter.poll(now).map_or(0, |g| g.bytes);
+            }
+            now = end;
+        }
+        bytes
+    };
+    // What arrived is believed once more.
+    let (honest, liar) = (held(1), held(1000));
+    assert!(liar <= honest + 12 * ROUNDS * 64, "{liar} bytes, {honest} without");
+    let line = LINE * 50 * u64::from(ROUNDS) / 1_000_000;
+    assert!(u64::from(honest) < line / 4, "{honest} bytes, and the line carries {line}");
 }
 
 /// Small messages among large ones, in any order: what is counted follows what was sent.
