@@ -92,6 +92,20 @@ const PARTS: &[Part] = &[
         tool: Tool::ThreadSanitizer,
         args: &["-p", "srd-datapath", "--lib", "--tests"],
     },
+    Part {
+        name: "tsan-share",
+        what: "the table that processes share, whose words are all atomic, with several processes",
+        tool: Tool::ThreadSanitizer,
+        args: &[
+            "-p",
+            "srd-share",
+            "--lib",
+            "--tests",
+            "--",
+            "--skip",
+            "damage_is_noticed_and_no_bytes_cause_a_panic",
+        ],
+    },
 ];
 
 /// Code that the tools cannot run, with the reasons.
@@ -107,6 +121,9 @@ const LEFT_OUT: &[&str] = &[
      devices on sockets.",
     "tsan: copies of registered memory: written-out instructions it does not see, and the others \
      are named in xtask/tsan-suppressions.txt; their races are the ones that RDMA permits.",
+    "tsan: a test of every byte of a status takes minutes, in one thread (--skip).",
+    "tsan: what two processes, or two mappings in one, do to the same shared memory: it watches \
+     each address of one process by itself.",
     "loom: the rings themselves (the crate rtrb has no hook for it); Miri runs them instead.",
 ];
 

@@ -83,6 +83,8 @@ impl Taken {
             if self.len == 0 {
                 return None;
             }
+        } else if !more {
+            cq.posts_flush();
         }
         self.next += 1;
         let taken = self.batch[self.next - 1];

@@ -58,3 +58,48 @@ fn build(package: &str, binary: &str, options: &[&str]) -> Result<std::path::Pat
     run(line.args(options))?;
     Ok(crate::process::target_dir().join("release").join(binary))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, os::unix::fs::symlink, path::Path, process::Command};
+
+    /// Runs `apt-ensure curl` where there is none and installing does nothing, in this folder.
+    fn ensure_curl(folder: &Path) {
+        let script = crate::process::root().join("scripts/apt-ensure");
+        let mut c = Command::new("/bin/sh");
+        c.arg(script).arg("curl").env_clear().env("PATH", folder.join("bin"));
+        c.env("TMPDIR", folder).env("XDG_CACHE_HOME", folder.join("cache"));
+        assert!(!c.output().unwrap().status.success(), "curl is still not there");
+    }
+
+    #[test]
+    fn packages_are_updated_once_and_no_link_of_others_is_followed() {
+        let folder = env::temp_dir().join(format!("srd-apt-ensure-{}", std::process::id()));
+        let bin = folder.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        for tool in ["env", "find", "mkdir", "rm", "touch", "sh"] {
+            let at = ["/usr/bin", "/bin"].map(|d| Path::new(d).join(tool));
+            symlink(at.iter().find(|t| t.exists()).unwrap(), bin.join(tool)).unwrap();
+        }
+        let calls = folder.join("calls");
+        let apt = format!("#!/bin/sh\necho \"$*\" >> {}\n", calls.display());
+        for (name, text) in [("apt-get", apt.as_str()), ("id", "#!/bin/sh\necho 0\n")] {
+            fs::write(bin.join(name), text).unwrap();
+            let mut c = Command::new("chmod");
+            assert!(c.arg("+x").arg(bin.join(name)).status().unwrap().success());
+        }
+        let kept = folder.join("kept");
+        fs::write(&kept, "of the user").unwrap();
+        // Of two days ago, so that an update is due: a stamp there would be written through it.
+        let old = ["-d", "2 days ago"];
+        assert!(Command::new("touch").args(old).arg(&kept).status().unwrap().success());
+        symlink(&kept, folder.join("srd-apt-updated-0")).unwrap();
+        ensure_curl(&folder);
+        ensure_curl(&folder);
+        let calls = fs::read_to_string(&calls).unwrap();
+        assert_eq!(calls.matches("update").count(), 1, "{calls}");
+        assert_eq!(calls.matches(" install -y").count(), 2, "{calls}");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "of the user");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

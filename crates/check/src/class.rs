@@ -63,6 +63,8 @@ pub enum Class {
     Busy,
     /// Two devices in one process, on two networks.
     Rails,
+    /// Devices over two networks, one of which goes down for one host.
+    RailDown,
     /// Many messages get RNR at once, because receives are posted late.
     Late,
     /// Strangers flood an engine with handshakes, resets and unknown tags.
@@ -81,7 +83,7 @@ pub enum Class {
 
 impl Class {
     /// Number of classes.
-    pub const COUNT: usize = 35;
+    pub const COUNT: usize = 36;
     /// Number of classes whose worlds have honest members only; they are the first ones.
     pub const ORDINARY: usize = 24;
     /// All of them, in order.
@@ -115,6 +117,7 @@ impl Class {
         Self::Dead,
         Self::Busy,
         Self::Rails,
+        Self::RailDown,
         Self::Late,
         Self::Flood,
         Self::Narrow,

@@ -69,6 +69,15 @@ pub(crate) fn burst_draw(seed: u64) -> Option<u16> {
     d.percent(SHARE).then(|| d.pick(&[16, 64]))
 }
 
+/// Rails of the engines in some worlds: as rails the paths tell nothing there, but all other faults
+/// come about. From a stream of its own: the other seeds keep their worlds.
+pub(crate) fn rails_draw(seed: u64) -> Option<u8> {
+    /// Share of the seeds with several rails, in percent.
+    const SHARE: u64 = 5;
+    let mut d = Draw::new(seed, stream::JOINED, 1);
+    d.percent(SHARE).then(|| d.pick(&[2, 2, 3, 4]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +113,7 @@ mod tests {
         let all = crate::corpus::parse(crate::corpus::BUILT_IN).unwrap();
         // The first 35 were found before there were focused worlds.
         assert!(all.iter().take(35).all(|e| draw(e.seed).is_none()));
+        assert!(all.iter().all(|e| rails_draw(e.seed).is_none()));
         // None of those that were found before there were hostile worlds is one now.
         let hostile = |seed| crate::hostile::draw(seed, &[], Classes::ALL).is_some();
         let named = |e: &crate::corpus::Entry| e.story.starts_with("Hostile");

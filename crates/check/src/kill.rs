@@ -2,7 +2,7 @@
 
 use crate::class::{Class, Classes};
 use crate::cli::{Trouble, say};
-use crate::hostile::HOSTILE_EACH;
+use crate::hostile::{HOSTILE_EACH, JOINED_EACH};
 use crate::runner::{Plan, run_many};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,6 +16,8 @@ const HOSTILE: [&str; 2] = ["hostile peers", "sizes of packets"];
 const CROWDS: &str = "crowds";
 /// See [`CROWDS`].
 const FULL_BUFFERS: &str = "full buffers";
+/// Area whose bugs only worlds with devices over two rails detect.
+const RAILS: &str = "rails";
 /// Area whose bugs only worlds with devices of several shards detect.
 const SHARDS: &str = "shards";
 /// Area whose bugs only sealed worlds detect.
@@ -92,6 +94,9 @@ fn worlds_of(area: &str) -> (Classes, u64) {
     }
     if area == FULL_BUFFERS {
         return (Classes::CROWD.without(Class::Crowd), crate::crowd::CROWD_EACH);
+    }
+    if area == RAILS {
+        return (Classes::default().with(Class::RailDown), JOINED_EACH);
     }
     if area == SHARDS {
         return (Classes::ALL, crate::shards::SHARDED_EACH);

@@ -52,7 +52,7 @@ pub enum Oracle {
     CqReservation,
     /// Receive completions come in order and describe what arrived.
     Receive,
-    /// Queues respect their limits.
+    /// Queues respect their limits, and what liars were granted its bound.
     Limits,
     /// Counters are consistent.
     Counters,
@@ -84,6 +84,8 @@ pub enum Oracle {
     Authentic,
     /// A crowd loses few packets for ever before a bottleneck.
     Loss,
+    /// While one rail of a device is down, work goes on over the other.
+    Pause,
     /// Nobody starves in a crowd.
     Fair,
     /// What a bottleneck carries is used.

@@ -204,6 +204,8 @@ pub(crate) mod stream {
     pub const DENIAL: u64 = 145;
     /// Chosen in the same way as `FOCUS`: no seed of the corpus has devices of several shards.
     pub const SHARDS: u64 = 849;
+    /// Chosen in the same way as `FOCUS`: no seed of the corpus has joined rails.
+    pub const JOINED: u64 = 1013;
     /// Chosen in the same way as `FOCUS`: no seed of the corpus has a crowded world.
     pub const CROWD: u64 = 855;
 }
@@ -246,6 +248,7 @@ impl Scenario {
         config.integrity = focus::integrity_draw(seed);
         config.burst_packets = focus::burst_draw(seed).unwrap_or(config.burst_packets);
         config.rate.host_policy = crate::host::policy_draw(seed);
+        config.path.rails = focus::rails_draw(seed).unwrap_or(config.path.rails);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
         let heal_at = narrow(seed, classes, &mut config).unwrap_or(heal_at);

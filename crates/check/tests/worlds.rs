@@ -32,8 +32,9 @@ fn every_promise_is_kept_in_two_hundred_worlds() {
 #[test]
 fn every_promise_is_kept_beside_hostile_peers() {
     for &class in &Class::ALL[Class::ORDINARY..] {
-        // Crowded worlds are rarer than others.
-        let seeds = if Classes::CROWD.has(class) { 4_000 } else { 1_500 };
+        // These worlds are rarer than others.
+        let rare = Classes::CROWD.has(class) || matches!(class, Class::Rails | Class::RailDown);
+        let seeds = if rare { 4_000 } else { 1_500 };
         let plan = Plan { with: Some(class), ..Plan::new(2_000_000, seeds, 2) };
         let sum = runner::run_many(&plan, &AtomicBool::new(false));
         assert!(sum.seeds > 2 && sum.tally.requests > 0, "{class:?}: {sum:?}");

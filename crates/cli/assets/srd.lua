@@ -78,7 +78,7 @@ local LAYOUTS = {
   header = {
     { name = "version", bit = 0, bits = 3, what = "1" },
     { name = "type", bit = 3, bits = 5, what = "the table above" },
-    { name = "backlog", bit = 8, bits = 4, what = "how many packets the sender still has for this peer, as a class" },
+    { name = "backlog", bit = 8, bits = 4, what = "how many packets the sender still has for this peer, as a class; at most the class of those that it would keep grants for (CC-48)" },
     { name = "flags", bit = 12, bits = 4, what = "below" },
     { name = "path", bit = 16, bits = 8, what = "index, in the sender's numbering, of the path that the packet was sent on" },
     { name = "slot", bit = 24, bits = 8, what = "the sender's engine slot: it receives at its address, UDP port base + slot" },

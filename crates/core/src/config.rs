@@ -70,6 +70,9 @@ pub struct PathConfig {
     pub live_min: u16,
     /// Interval before the first probes of a retired path. It doubles up to `probe_max`.
     pub probe_first: Span,
+    /// Rails: networks by which paths leave in turn, path *k* by rail *k* modulo their number. From
+    /// 1 to 4.
+    pub rails: u8,
     /// Longest interval between probes of a retired path.
     pub probe_max: Span,
 }
@@ -307,6 +310,7 @@ impl EngineConfig {
                 policy: PathPolicy::Srd,
                 paths: 64,
                 live_min: 4,
+                rails: 1,
                 probe_first: Span::from_ms(1),
                 probe_max: Span::from_ms(100),
             },
@@ -423,6 +427,9 @@ impl EngineConfig {
         }
         if self.path.live_min == 0 || self.path.live_min > self.path.paths {
             return Err("path.live_min must be from 1 to path.paths");
+        }
+        if !(1..=limits::RAILS_MAX).contains(&self.path.rails.into()) {
+            return Err("path.rails must be from 1 to 4");
         }
         if self.mtu < limits::MTU_MIN {
             return Err("mtu must be at least 64 bytes");

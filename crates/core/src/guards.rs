@@ -27,8 +27,8 @@ macro_rules! guards {
 }
 
 guards! {
-    /// While nothing is in flight, a packet takes the most recently clean path (one whose last
-    /// packet came back without delay).
+    /// While little is in flight, a packet takes the most recently clean path (one whose last
+    /// packet came back without delay), or the quickest that is known.
     Alone = "alone",
     /// While packets are sent one at a time, a probe of another path follows now and then.
     Explore = "explore",
@@ -74,7 +74,7 @@ guards! {
     OpeningEnds = "opening-ends",
     /// After a long pause the rate starts again from its initial value.
     Restart = "restart",
-    /// Three times the delay target is tolerated while credits are in force.
+    /// Twice the delay target is tolerated while credits are in force.
     CreditedSlack = "credited-slack",
     /// Losses do not cut the rate to the delivery rate while credits are in force.
     CreditedLoss = "credited-loss",
@@ -82,6 +82,10 @@ guards! {
     LoneGrant = "lone-grant",
     /// Slow senders tolerate more queueing delay than fast ones.
     TargetSlope = "target-slope",
+    /// A queue that all paths share is tolerated less than one that differs between paths.
+    SharedQueue = "shared-queue",
+    /// A steady delay that less sending does not shorten raises the base RTT.
+    StaleBase = "stale-base",
     /// Delay alone does not bring the rate below a burst per RTT.
     LosslessFloor = "lossless-floor",
     /// Below a packet per RTT, delay does not reduce the rate.

@@ -6,6 +6,8 @@ use crate::time::Span;
 pub const RDMA_BYTES_MAX: u32 = 1 << 30;
 /// Most paths per remote address: a path is 8 bits of source-port entropy.
 pub const PATHS_MAX: usize = 256;
+/// Most rails, as the sockets have them: networks by which paths leave in turn.
+pub const RAILS_MAX: usize = 4;
 /// Most addresses with denied paths ([`crate::Engine::paths_deny`]): as many as the host's control
 /// file of paths has room for. Each keeps the state of its paths while it is idle, some 16 KiB.
 pub const DENIALS_MAX: usize = 128;

@@ -20,12 +20,14 @@ pub(crate) struct Control {
     /// For a packet of a context: its transmission number and the next PSN.
     pub tx_num: TxNum,
     pub psn: Psn,
+    /// The packet leaves on a path of the same rail as this one; `None`: on any path.
+    pub near: Option<u8>,
 }
 
 impl Control {
     /// A packet that belongs to no context, without padding.
     pub fn of_none(dst: Endpoint, dst_tag: PeerTag, body: Body) -> Self {
-        Self { dst, dst_tag, body, padded_len: 0, tx_num: TxNum(0), psn: Psn(0) }
+        Self { dst, dst_tag, body, padded_len: 0, tx_num: TxNum(0), psn: Psn(0), near: None }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
 use crate::guards::Guards;
+use crate::limits::RAILS_MAX;
 use crate::line::Line;
 use crate::noise::Floors;
 use crate::policy::OwnPolicies;
@@ -21,6 +22,7 @@ pub(crate) struct Params {
     pub rto_ns_max: u32,
     pub paths: u16,
     pub live_min: u16,
+    pub rails: u8,
     pub mtu: u16,
     pub path_policy: Chooser,
     pub rate_policy: RatePolicy,
@@ -67,6 +69,7 @@ impl Params {
             rto_ns_max: ns32(loss.rto_max),
             paths: path.paths.clamp(1, 256),
             live_min: path.live_min.clamp(1, path.paths.max(1)),
+            rails: path.rails.clamp(1, RAILS_MAX as u8),
             mtu,
             path_policy: match own.path {
                 Some(_) => Chooser::Own,

@@ -296,6 +296,12 @@ bugs! {
     MarksUncounted,
     /// Marks that have ended still count.
     MarksKept,
+    "hostile peers":
+    /// What a peer leaves out of its transmission numbers counts as sent, however much it is.
+    NumbersBelieved,
+    "rails":
+    /// Nobody judges the paths of a rail together.
+    RailsUnknown,
 }
 
 /// Turns bug `n` on; 0 turns all off.

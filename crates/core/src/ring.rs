@@ -50,16 +50,16 @@ impl<T: Copy> Ring<T> {
         debug_assert!(self.len < self.slots.len(), "room for one more at least");
     }
 
-    /// Takes the oldest value.
+    /// Takes the oldest value, which stays in its place until the next push.
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<T> {
+    pub fn pop(&mut self) -> Option<&T> {
         if self.len == 0 {
             return None;
         }
         let at = self.place(self.head);
         self.head = self.head.wrapping_add(1);
         self.len -= 1;
-        Some(self.slots[at])
+        Some(&self.slots[at])
     }
 
     /// All values, the oldest first.
@@ -97,7 +97,11 @@ mod tests {
                         ring.push(step, 3);
                         plain.push_back(step);
                     }
-                    _ => assert_eq!(ring.pop(), plain.pop_front(), "seed {seed}, step {step}"),
+                    _ => assert_eq!(
+                        ring.pop().copied(),
+                        plain.pop_front(),
+                        "seed {seed}, step {step}"
+                    ),
                 }
                 assert_eq!(ring.len(), plain.len(), "seed {seed}, step {step}");
             }

@@ -107,8 +107,8 @@ pub(crate) const TAIL_PROBE: Share = Share(3, 2);
 /// Least wait before a lone packet is copied, as a fraction of the smoothed RTT of the paths that
 /// are not late. Floor: `loss.hedge_min`.
 pub(crate) const HEDGE: Share = Share(3, 2);
-/// Most packets in flight with which a copy is sent earlier than a tail-loss probe. Experiment
-/// beside-elephant.
+/// Most packets in flight with which a copy is sent earlier than a tail-loss probe, and packets are
+/// not spread over paths. Experiment beside-elephant, test `lone.rs`.
 pub(crate) const HEDGED_MAX: u32 = 4;
 /// Most such copies in a row, each after twice the wait: on sockets the last leaves 0.8 ms after
 /// the first.
@@ -117,7 +117,7 @@ pub(crate) const HEDGES_MAX: u8 = 3;
 /// which adds 6 % to the load of connections that send next to nothing.
 pub(crate) const HEDGE_COST: u8 = 16;
 /// Most acknowledged packets that can be saved up: eight copies, for a fault that affects several
-/// messages.
+/// messages. With less than half of it left, copies leave later. Test `lone.rs`.
 pub(crate) const HEDGE_CREDIT_MAX: u8 = 8 * HEDGE_COST;
 
 /// A packet's timeout doubles after every this many transmissions, whatever paths they took, so
@@ -174,6 +174,10 @@ pub(crate) const DRAWS_MAX: u32 = 8;
 /// One in this many lone packets (the first ones more often) is followed by a probe of another
 /// path: 3 % more packets, so that a good alternative is known. Experiment beside-elephant.
 pub(crate) const EXPLORE_EACH: u32 = 32;
+/// But no sooner than this after the last such probe: what is known of paths ages by time, not by
+/// packets. Each probe makes one round trip at either end longer by a system call; with 250 round
+/// trips of 8 us between two of them, fewer than one in a hundred.
+pub(crate) const EXPLORE_EVERY: Span = Span::from_ms(4);
 /// From this many packets on that each took the path that the one before came back on, the 4th,
 /// 8th, 16th ... is followed by a probe. Not sooner: a probe is transmitted faster than a full
 /// packet, so that the least round trip that is known becomes too short for the flow that follows.
@@ -196,6 +200,21 @@ pub(crate) const PENALTY_LOSS: u8 = 4;
 pub(crate) const LOSSES_RETIRE: u8 = 2;
 /// Loss events that a timeout counts as: no later packet of the path arrived either.
 pub(crate) const LOSSES_TIMEOUT: u8 = 2;
+/// Paths of a rail on which nothing arrives that make the rail suspect, if what left on another
+/// rail later did arrive. With random losses of 10 % so many packets in a row are lost once in
+/// 10,000.
+pub(crate) const RAIL_PATHS: usize = 4;
+/// Changes of the path by which a peer's packets come, none of them to a certain rail, after which
+/// acknowledgments avoid that rail. Of two rails that work, the paths are of either alike.
+pub(crate) const RAIL_QUIET: u8 = 16;
+/// Of so many acknowledgments that would leave by a rail in doubt one does, to see whether it is
+/// echoed.
+pub(crate) const ACK_RETRY: u8 = 64;
+/// The same while the peer echoes no acknowledgment at all.
+pub(crate) const ACK_RETRY_UNHEARD: u8 = 2;
+/// Of so many closing packets one leaves the rail to chance; the others take the one by which the
+/// peer was heard, which may be dead in the other direction.
+pub(crate) const ANSWER_ELSEWHERE: u64 = 4;
 /// A peer that has been silent for this fraction of the time from the smoothed RTT to the timeout
 /// counts as stalled. A peer that stalls just before an acknowledgment is due is silent for all of
 /// that time.
@@ -344,7 +363,12 @@ pub(crate) const WINDOW_FIRST_PKTS_MIN: u64 = 4;
 pub(crate) const WINDOW_PKTS_MIN: u64 = 2;
 /// Delay targets that the window covers on top of the base RTT: the control loop acts on the median
 /// of the paths, and the cap must leave room for the slower half.
-pub(crate) const WINDOW_TARGETS: u64 = 2;
+pub(crate) const WINDOW_TARGETS: Share = Share(2, 1);
+/// The same while credits are in force: it bounds what a second sender adds to a full port before
+/// either has heard of the other. With 1, the slowest flow of a permutation takes 1.25 times the
+/// floor, not 1.18; with 2, web search flows at 60 % load lose twice as many packets. Without
+/// credits, 8 senders that share a buffer become unequal with less than 2 (Jain's index 0.15).
+pub(crate) const WINDOW_CREDITED: Share = Share(3, 2);
 /// Largest window in bandwidth-delay products, where the delay targets amount to less.
 pub(crate) const WINDOW_MOST: Share = Share(3, 2);
 
@@ -359,6 +383,23 @@ pub(crate) const CREDITED_TARGETS: u64 = 2;
 /// of the target. Without this slope, of two senders the one with the worse estimate of the least
 /// RTT would take all of the bandwidth.
 pub(crate) const TARGET_SLOPE: Share = Share(1, 4);
+/// Queueing delay that is tolerated where nearly all paths have it, at line rate, as a fraction of
+/// the target. 99th percentile of slowdown in the experiment poisson (web search, sockets, two
+/// seeds) at 30, 60 and 80 % load: 5.1, 9.8 and 14.0 with 1/4, 5.4, 10.1 and 14.5 with 1/2. With
+/// 1/4 flows to other hosts beside an incast (experiment headofline) take 1.11 of the floor, not
+/// 1.07.
+pub(crate) const SHARED_TARGET: Share = Share(1, 2);
+/// By how many times [`TARGET_SLOPE`] each halving of the rate raises it: senders of a sixteenth of
+/// the line tolerate five times as much as one that has all of it.
+pub(crate) const SHARED_SLOPE: u64 = 4;
+/// A shared queue counts as at most this many tolerated delays, so that it takes an eighth of the
+/// rate at most ([`DECREASE`]). With 4, incasts of 48 flows of 2 MB (experiment incast) take 1.010
+/// of the floor, not 1.004, and warm ones of 256 KB 1.026, not 1.014.
+pub(crate) const SHARED_MOST: u64 = 2;
+/// Mean deviations of round trips up to which a shared queue is not believed: on hosts that read in
+/// batches the least of few round trips is no queue. With 1 instead of 2, the slowest flow of a
+/// permutation on quiet hosts at 10 Gb/s takes 2.2 times the floor, not 1.9.
+pub(crate) const UNSURE_DEVIATIONS: u64 = 2;
 /// Most halvings that count for [`TARGET_SLOPE`].
 pub(crate) const TARGET_HALVINGS_MAX: u64 = 4;
 /// Loss rate in thousandths above which losses count as congestion. Random loss of a bad link stays
@@ -391,6 +432,13 @@ pub(crate) const MARKED_ALL: Share = Share(7, 8);
 pub(crate) const MARKED_ROUNDS: u8 = 16;
 /// What each further such round takes from the rate.
 pub(crate) const MARKED_CUT: Share = Share(1, 16);
+/// Rounds in a row with a steady delay above what is tolerated, after which the base RTT is that of
+/// a longer way: sixteen decreases, each with a round in which its effect is seen.
+pub(crate) const STALE_ROUNDS: u8 = 32;
+/// The least of these delays is at least this share of the greatest, ...
+pub(crate) const STALE_STEADY: Share = Share(4, 5);
+/// ... and the rate fell to this share.
+pub(crate) const STALE_RATE: Share = Share(1, 2);
 /// Most halvings of the first window after starts that lost packets. 128 senders that start
 /// together then fit; one that is alone again has its whole window after 7 round trips.
 pub(crate) const START_HALVINGS_MAX: u32 = 7;
@@ -482,6 +530,10 @@ pub(crate) const SHARE_ASKS: Share = Share(1, 4);
 /// that was long because the process did not run says little about the network.
 pub(crate) const SHARE_STRETCH_MAX: u64 = 4;
 
+/// Packets that a late engine among several of its host may catch up at least. With three, 12
+/// engines per host send 8 % again on quiet hosts, and with one 5 %.
+pub(crate) const SHARE_LATE_PKTS: u32 = 1;
+
 // ---- grants of a receiver ----------------------------------------------------------------------
 
 /// Rate of all grants as a fraction of the line rate, so that the queue of the last hop drains.
@@ -532,6 +584,9 @@ pub(crate) const HOST_THRESHOLD: Share = Share(1, 2);
 pub(crate) const HOST_THRESHOLD_RTTS: u64 = 2;
 /// Lower bound of that threshold in full packets: a program reads a batch of them at once.
 pub(crate) const HOST_THRESHOLD_PKTS: u64 = 16;
+/// The same per sender: 12 processes that had a packet each left a third of a slow port idle, while
+/// acknowledgments waited for their processes.
+pub(crate) const HOST_SENDER_PKTS: u64 = 2;
 /// Hysteresis: the host has caught up when the backlog is below the threshold by this fraction of
 /// it, at most [`HOST_SLACK_PKTS`] packets. Without it every packet of every sender crosses the
 /// threshold twice, and all senders are told each time.

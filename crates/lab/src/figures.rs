@@ -79,7 +79,8 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
     );
     add(
         "hosts as models of real ones: packets per receive call and per segmented send, those that \
-         a socket had no room for, time stolen from turns, longest wait in a socket",
+         a socket had no room for, time stolen from turns, longest wait in a socket, share of the \
+         time that the busiest process was in its turns",
         kernel_rows(&cases),
     );
     add(

@@ -11,8 +11,9 @@ use crate::stats::Quantiles;
 fn figure(case: &[RunResult], figure: FigureSpec) -> Option<f64> {
     let of = |f: &dyn Fn(&RunResult) -> f64| Quantiles::of(case.iter().map(f).collect());
     let class = |at: usize, q: fn(&Quantiles) -> f64| {
-        let runs: Vec<_> = case.iter().filter_map(|r| r.open_loop.as_ref()).collect();
-        let (_, flows, quantiles) = by_class(&runs).swap_remove(at);
+        let runs = case.iter().filter_map(|r| r.open_loop.as_ref());
+        let all: Vec<_> = runs.flat_map(|r| r.slowdowns.iter().copied()).collect();
+        let (_, flows, quantiles) = by_class(&all).swap_remove(at);
         (flows > 0).then(|| q(&quantiles))
     };
     match figure {

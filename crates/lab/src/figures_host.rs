@@ -16,6 +16,7 @@ pub fn kernel_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         "socket drops",
         "stolen us",
         "wait max us",
+        "busy max %",
     ]);
     for case in cases {
         let counts = case.iter().filter_map(RunResult::kernels);
@@ -29,6 +30,7 @@ pub fn kernel_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             k.socket_drops.to_string(),
             format!("{:.0}", k.stolen_ps as f64 / 1e6),
             format!("{:.1}", k.waited_ps_max as f64 / 1e6),
+            format!("{:.1}", k.busy_permille_max as f64 / 10.0),
         ]);
     }
     rows

@@ -1,8 +1,9 @@
 //! Tables of flows that arrive at random times.
 
 use crate::figures::{head, name_of};
-use crate::poisson::by_class;
+use crate::poisson::{OpenLoop, by_class};
 use crate::result::RunResult;
+use crate::stats::Quantiles;
 
 /// Slowdowns by size class, one line per case with all seeds together.
 pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
@@ -31,15 +32,15 @@ pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         if runs.is_empty() {
             continue;
         }
-        let classes = by_class(&runs);
+        let all = |f: fn(&OpenLoop) -> &Vec<(u64, f64)>| {
+            by_class(&runs.iter().flat_map(|r| f(r).iter().copied()).collect::<Vec<_>>())
+        };
+        let classes = all(|r| &r.slowdowns);
         let undone: usize = runs.iter().map(|r| r.undone).sum();
         let offered = runs.iter().map(|r| r.offered).sum::<f64>() / runs.len() as f64;
         let mut row =
             vec![name_of(case), (classes[0].1 + undone).to_string(), format!("{offered:.3}")];
-        for (_, flows, q) in &classes {
-            let cell = |v: f64| if *flows == 0 { "-".into() } else { format!("{v:.2}") };
-            row.extend([cell(q.median), cell(q.p99)]);
-        }
+        row.extend(cells(&classes));
         let sum = |f: fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>();
         let (lost, resent) = (sum(RunResult::lost), sum(|r| r.tally.retransmitted));
         row.extend([
@@ -50,8 +51,22 @@ pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             undone.to_string(),
         ]);
         rows.push(row);
+        let fluid = all(|r| &r.fluid);
+        if fluid[0].1 > 0 {
+            let name = format!("{}, fluid optimum", name_of(case));
+            let mut row = vec![name, fluid[0].1.to_string(), format!("{offered:.3}")];
+            row.extend(cells(&fluid));
+            row.resize(rows[0].len(), "-".into());
+            rows.push(row);
+        }
     }
     rows
+}
+
+/// Median and 99th percentile of each class.
+fn cells(classes: &[(&str, usize, Quantiles)]) -> Vec<String> {
+    let cell = |flows, v: f64| if flows == 0 { "-".into() } else { format!("{v:.2}") };
+    classes.iter().flat_map(|(_, n, q)| [cell(*n, q.median), cell(*n, q.p99)]).collect()
 }
 
 /// Retransmitted packets per lost packet; `None` without losses.

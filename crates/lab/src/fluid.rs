@@ -12,7 +12,7 @@ use srd_fabric::{LinkId, Node, Ps, SEC, Topology};
 use std::collections::VecDeque;
 
 /// Most flows, because computing time grows with their square.
-const FLOWS_MAX: usize = 8_192;
+const FLOWS_MAX: usize = 16_384;
 /// Smaller shares of a link's rate are rounding errors.
 const NOTHING: f64 = 1e-9;
 

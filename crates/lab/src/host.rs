@@ -507,10 +507,22 @@ impl SrdHost {
         }
     }
 
-    /// Sends packets while the card has room, and sets the timer for the next action.
+    /// Records windows and rates at intervals, if anything is recorded.
+    #[inline]
+    fn sample(&mut self, now: Ps) {
+        if self.engine.observer().is_on() && self.engine.observer().sample_due(now / NS) {
+            let contexts = self.engine.context_stats();
+            self.engine.observer().sample(now / NS, &contexts);
+        }
+    }
+
+    /// Fires due timers, sends packets while the card has room, and sets the timer for the next
+    /// action. Timers fire with every packet, as in the turns of a device: a host that always has
+    /// more to send than its card holds would otherwise not get to its acknowledgments and grants.
     fn pump(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
         let t = time_of(now);
         let limit = CARD_PACKETS * self.full_bytes;
+        self.engine.handle_timeout(t);
         loop {
             self.share_turn(t);
             let room = limit.saturating_sub(io.nic_backlog_bytes()).div_ceil(self.full_bytes);
@@ -526,10 +538,7 @@ impl SrdHost {
                 break;
             }
         }
-        if self.engine.observer().is_on() && self.engine.observer().sample_due(now / NS) {
-            let contexts = self.engine.context_stats();
-            self.engine.observer().sample(now / NS, &contexts);
-        }
+        self.sample(now);
         let next = self.engine.next_timeout();
         if next == Time::NEVER {
             io.timer_clear();
@@ -537,8 +546,8 @@ impl SrdHost {
             // With more to send than the card holds, continues when all but one of its packets have
             // left.
             let rest = io.nic_backlog_bytes().saturating_sub(limit - self.full_bytes);
-            let wait = self.card_ps(rest).max(NS);
-            io.timer_set(now + wait);
+            let wait = now + self.card_ps(rest).max(NS);
+            io.timer_set(wait.min(ps_of(self.engine.next_timer()).max(now + NS)));
         } else {
             io.timer_set(ps_of(next).max(now));
         }
@@ -618,7 +627,6 @@ impl Host<LabPacket> for SrdHost {
         if self.kernel.is_some() {
             return self.kernel_timer(now, io);
         }
-        self.engine.handle_timeout(time_of(now));
         self.pump(now, io);
     }
 

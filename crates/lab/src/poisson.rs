@@ -26,26 +26,20 @@ pub const CLASSES: [(&str, u64); 4] =
 pub struct OpenLoop {
     /// Size and slowdown of each measured flow that ended.
     pub slowdowns: Vec<(u64, f64)>,
+    /// The same of the fluid optimum, in which flows share links fairly without queues; empty
+    /// without `measure.fluid`.
+    pub fluid: Vec<(u64, f64)>,
     /// Number of measured flows that did not end in time.
     pub undone: usize,
     /// Payload of flows that start in the window, as a share of the capacity of hosts' links.
     pub offered: f64,
 }
 
-impl OpenLoop {
-    /// Slowdowns of flows with sizes from `from` to below `to` bytes.
-    pub fn of_sizes(&self, from: u64, to: u64) -> impl Iterator<Item = f64> {
-        let held = move |(bytes, _): &&(u64, f64)| (from..to).contains(bytes) || *bytes == to;
-        self.slowdowns.iter().filter(held).map(|(_, s)| *s)
-    }
-}
-
-/// Slowdowns of all runs of a case: of all sizes, then by [`CLASSES`].
-pub fn by_class(runs: &[&OpenLoop]) -> Vec<(&'static str, usize, Quantiles)> {
+/// Slowdowns of all sizes, then by [`CLASSES`], of (size, slowdown) pairs.
+pub fn by_class(slowdowns: &[(u64, f64)]) -> Vec<(&'static str, usize, Quantiles)> {
     let of = |name, from: u64, to: u64| {
-        // Bounds are exclusive, except the last.
-        let to = if to == u64::MAX { to } else { to - 1 };
-        let all: Vec<f64> = runs.iter().flat_map(|r| r.of_sizes(from, to)).collect();
+        let held = |(bytes, _): &&(u64, f64)| *bytes >= from && (*bytes < to || to == u64::MAX);
+        let all: Vec<f64> = slowdowns.iter().filter(held).map(|(_, s)| *s).collect();
         (name, all.len(), Quantiles::of(all))
     };
     let mut out = vec![of("all", 0, u64::MAX)];
@@ -147,19 +141,23 @@ pub fn outcome(
     topo: &Topology,
     flows: &[Flow],
     fct_ps: &[Option<Ps>],
+    fluid_ps: Option<&[Ps]>,
 ) -> OpenLoop {
     let ways = Ways::new(topo);
     let line = |h: HostId| topo.port(ways.uplink(h)).bits_per_s;
     let mut out = OpenLoop::default();
     let mut bytes = 0.0;
-    for (f, fct) in flows.iter().zip(fct_ps) {
+    for (i, (f, fct)) in flows.iter().zip(fct_ps).enumerate() {
         if !f.start_ps.is_some_and(|at| spec.measures(at)) {
             continue;
         }
         bytes += f.bytes as f64;
+        let slower = line(f.src).min(line(f.dst));
+        if let Some(best) = fluid_ps {
+            out.fluid.push((f.bytes, slowdown(best[i], f.bytes, slower)));
+        }
         match fct {
             Some(fct) => {
-                let slower = line(f.src).min(line(f.dst));
                 out.slowdowns.push((f.bytes, slowdown(*fct, f.bytes, slower)));
             }
             None => out.undone += 1,
@@ -230,7 +228,7 @@ mod tests {
             assert!(flows.iter().all(|f| f.src != f.dst), "seed {seed}");
             assert!(flows.is_sorted_by_key(|f| f.start_ps), "seed {seed}");
             let done = vec![None; flows.len()];
-            mean += outcome(&spec, &topo, &flows, &done).offered / 10.0;
+            mean += outcome(&spec, &topo, &flows, &done, None).offered / 10.0;
         }
         // 16 hosts, 52 ms, 10 seeds: some 35,000 flows. The standard deviation of sizes is twice
         // the mean, so 2 % are two standard errors.
@@ -251,7 +249,10 @@ mod tests {
             slowdowns: sizes.iter().map(|b| (*b, *b as f64)).collect(),
             ..OpenLoop::default()
         };
-        let counts: Vec<_> = by_class(&[&run, &run]).iter().map(|(_, n, _)| *n).collect();
+        let counts: Vec<_> = by_class(&[run.slowdowns.clone(), run.slowdowns].concat())
+            .iter()
+            .map(|(_, n, _)| *n)
+            .collect();
         assert_eq!(counts, [14, 2, 4, 4, 4]);
     }
 

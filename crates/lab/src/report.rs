@@ -157,8 +157,10 @@ fn open_loop(r: &OpenLoop) -> Value {
         let slowdown = quantiles(&q);
         object!({ "sizes": name, "flows": flows, "slowdown": slowdown })
     };
-    let classes: Vec<Value> = by_class(&[r]).into_iter().map(class).collect();
-    object!({ "offered": r.offered, "undone": r.undone, "classes": classes })
+    let all = |of| by_class(of).into_iter().map(class).collect::<Vec<Value>>();
+    let (classes, fluid) = (all(&r.slowdowns), all(&r.fluid));
+    let fluid = (!r.fluid.is_empty()).then_some(fluid);
+    object!({ "offered": r.offered, "undone": r.undone, "classes": classes, "fluid": fluid })
 }
 
 /// Times of a program: the values of the summary, `null` where one is undefined.

@@ -316,8 +316,9 @@ impl Plan<'_> {
             .fluid
             .then(|| fluid::completions(&self.topo, framing, &self.flows.flows));
         let open_loop = self.spec.workload.poisson.as_ref();
-        let open_loop =
-            open_loop.map(|p| poisson::outcome(p, &self.topo, &self.flows.flows, &fct[0]));
+        let open_loop = open_loop.map(|p| {
+            poisson::outcome(p, &self.topo, &self.flows.flows, &fct[0], fluid_ps.as_deref())
+        });
         let program = self.flows.program.as_deref();
         let messages = |i: usize| program.map_or(1, |p| u64::from(p.messages[i]));
         let flows = self.flows.flows.iter().enumerate();

@@ -68,7 +68,7 @@ fn equal_flows_share_a_host_and_end_together_at_the_floor() {
     let incast = "pattern = \"incast\"\nsenders = 3\nflows_per_pair = 2\nbytes = 1_000_000";
     let r = run_text(&spec(FAT_TREE, incast, ""), 3);
     let s = &r.summary;
-    assert!(s.over_floor.max < 1.02 && s.max_over_min < 1.05, "{s:?}");
+    assert!(s.over_floor.max < 1.04 && s.max_over_min < 1.12, "{s:?}");
     // 6 flows of 245 packets at 80 ps per byte.
     let wire = 244 * 4210 + (1_000_000 - 244 * 4096 + 24 + 24 + 66);
     let floor = 6 * wire * 80;

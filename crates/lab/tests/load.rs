@@ -46,6 +46,29 @@ fn all_transports_see_the_same_arrivals() {
     assert_eq!(of("", 1).hash, srd.hash);
 }
 
+/// Fair sharing without queues is the bound of all that share fairly, and is the same for all.
+#[test]
+fn the_fluid_optimum_of_arrivals_is_below_every_transport() {
+    let poisson = "sizes = \"web-search\", load = 0.6, warmup_us = 100, window_us = 500";
+    let of = |rest: &str| {
+        let r = run_text(&text(FAT, poisson, &format!("measure.fluid = true\n{rest}")), 1);
+        r.open_loop.unwrap()
+    };
+    let median = |pairs: &[(u64, f64)]| {
+        let mut all: Vec<f64> = pairs.iter().map(|(_, s)| *s).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let (srd, tcp) = (of(""), of("transport = \"tcp\""));
+    assert_eq!(srd.fluid.len(), srd.slowdowns.len());
+    for r in [&srd, &tcp] {
+        assert!(median(&r.fluid) < median(&r.slowdowns), "{r:?}");
+    }
+    // Headers differ, and completion counts an acknowledgment or not: 3 % and 5 us.
+    let (a, b) = (median(&srd.fluid), median(&tcp.fluid));
+    assert!((a - b).abs() < 0.5, "{a} {b}");
+}
+
 #[test]
 fn a_lone_flow_now_and_then_has_no_slowdown() {
     // Flows of one size, at a load at which flows rarely coincide.
@@ -99,4 +122,32 @@ fn what_cannot_be_is_refused_by_name() {
     let needless = format!("{incast}pattern = \"permutation\"\npoisson = {{ {ok} }}\n");
     let e = check(&cases(&needless)[0]).unwrap_err();
     assert!(e.contains("workload.poisson: only workload.pattern = \"poisson\""), "{e}");
+}
+
+/// A host that sends and receives at line rate always has more to send than its card holds. Its
+/// acknowledgments and grants leave in time all the same.
+#[test]
+fn a_full_card_holds_up_no_acknowledgment() {
+    let folder = std::env::temp_dir().join(format!("srd-lab-load-card-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut flows = String::from("Nodes 3\nConnections 22\n");
+    flows += "0->1 id 1 start 0 size 20000000\n1->0 id 2 start 0 size 20000000\n";
+    for i in 0..20 {
+        flows += &format!("2->0 id {} start {} size 1000\n", 3 + i, 300 + 50 * i);
+    }
+    std::fs::write(folder.join("both-ways.cm"), flows).unwrap();
+    for engine in ["sockets", "datacenter"] {
+        let text = format!(
+            "name = \"test\"\ntitle = \"test\"\ntime_ms_max = 100\n[network]\n\
+             shape = \"leaf-spine\"\nleaves = 1\nspines = 1\nhosts_per_leaf = 3\n[engine]\n\
+             defaults = \"{engine}\"\n[workload]\npattern = \"cm\"\n\
+             file = \"both-ways.cm\"\nunit = \"us\"\n"
+        );
+        let r = run(&cases(&text)[0], &folder, 1).unwrap();
+        assert_eq!((r.unfinished(), r.failures), (0, 0), "{engine}");
+        assert_eq!(r.flows.len(), 22, "{engine}");
+        // The small ones take up to 17 times their floor if only an idle card lets timers fire.
+        assert!(r.summary.over_floor.max < 2.0, "{engine}: {:?}", r.summary.over_floor);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -124,6 +124,18 @@ fn messages_paths_and_losses_of_a_dead_spine_are_in_the_recording() {
     assert!(least > 1.0 && least < r.base_rtt_ps as f64 / 1e6 * 2.0, "{least}");
 }
 
+/// Hosts that are models of real ones are sampled in their turns.
+#[test]
+fn windows_and_rates_of_modelled_hosts_are_in_the_recording() {
+    let (r, json) = recorded(NETWORK, WORK, "host = \"quiet\"");
+    well_formed(&json, r.end_ps / 1000);
+    for part in ["window (bytes)", "in flight (bytes)", "rate (Mb/s)", "smoothed RTT (us)"] {
+        let of = |e: &&Value| e["name"].as_str().unwrap().ends_with(part);
+        let n = events(&json, "C").filter(of).count();
+        assert!(n > 1, "{part}: {n}");
+    }
+}
+
 /// Of other transports flows and losses are known; a mixed world has all of its groups.
 #[test]
 fn every_transport_has_flows_and_losses() {

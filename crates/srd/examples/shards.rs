@@ -61,8 +61,10 @@ fn main() -> Result<()> {
 struct Quarters(Vec<String>);
 
 impl Quarters {
-    fn new() -> Result<Self> {
+    fn new(shards: u16) -> Result<Self> {
         let mut all = Self(Vec::new());
+        // Each thread names itself when it begins to run.
+        thread::sleep(WARM_UP);
         for task in fs::read_dir("/proc/self/task")? {
             let task = task?;
             if fs::read_to_string(task.path().join("comm"))?.trim() != "srd-engine" {
@@ -75,6 +77,9 @@ impl Quarters {
             fs::write(format!("{group}/cpu.cfs_period_us"), PERIOD_US.to_string())?;
             fs::write(format!("{group}/cpu.cfs_quota_us"), (PERIOD_US / 4).to_string())?;
             fs::write(format!("{group}/tasks"), tid)?;
+        }
+        if all.0.len() != usize::from(shards) {
+            return Err(format!("{} threads of {shards} were found", all.0.len()).into());
         }
         Ok(all)
     }
@@ -109,7 +114,7 @@ fn processor_time() -> Result<f64> {
 
 fn receive(shards: u16, quarter: bool) -> Result<()> {
     let device = device(shards)?;
-    let _quarters = quarter.then(Quarters::new).transpose()?;
+    let _quarters = quarter.then(|| Quarters::new(shards)).transpose()?;
     let (pd, cq) = (device.pd_create()?, device.cq_create(64)?);
     let qps = (0..QPS).map(|_| pd.qp_create(&QpInit::srd(&cq, &cq)));
     let qps = qps.collect::<std::result::Result<Vec<_>, _>>()?;

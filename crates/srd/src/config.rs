@@ -78,6 +78,10 @@ pub enum Progress {
     /// sleeps when there is nothing to do. For programs that poll in a loop, compute, then poll
     /// again.
     ///
+    /// Where polls were seen to come soon after posts, posts to a peer to which packets are in
+    /// flight wait for the next poll, or for enough others to fill a burst, so that they leave with
+    /// one system call. After a poll that came late none waits for a multiple of that time.
+    ///
     /// Where more threads are ready to run than there are processors, a poll that finds nothing
     /// sleeps until a packet arrives, up to 250 us, so that those who work have the processor.
     Shared {

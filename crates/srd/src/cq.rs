@@ -8,6 +8,7 @@ use crate::{
     nic::Nic,
     queue::{CQS_MAX, CqCore},
     sync::lock,
+    taker::Taker,
     tasks::Tasks,
     thread::{HANDOVER, deadline},
 };
@@ -136,20 +137,21 @@ impl CompletionQueue {
     /// In a child of `fork`; when the device is shut down and no completion is left.
     pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
         // The owner of an armed queue is about to sleep, so the device's thread must drive.
-        self.poll_or(out, || self.drive(!self.0.core.armed.load(Ordering::Relaxed)))
+        self.poll_or(out, |taker| self.drive(!self.0.core.armed.load(Ordering::Relaxed), taker))
     }
 
-    /// Moves completions to `out`; if there are none, has `drive` make some, which returns whether
-    /// there may be any.
+    /// Moves completions to `out`; if there are none, has `drive` make some, which either takes
+    /// them or returns whether there may be any.
     #[inline]
     fn poll_or(
         &self,
         out: &mut [WorkCompletion],
-        drive: impl FnOnce() -> bool,
+        drive: impl FnOnce(&mut Taker<'_>) -> bool,
     ) -> Result<usize, Error> {
         match self.0.device.check_poll() {
             Err(Error::Forked) => return Err(Error::Forked),
             alive => {
+                self.posts_flush();
                 let n = self.take(out);
                 if n > 0 || out.is_empty() {
                     return Ok(n);
@@ -157,15 +159,20 @@ impl CompletionQueue {
                 alive?;
             }
         }
-        Ok(if drive() { self.take(out) } else { 0 })
+        let mut taker = Taker::new(&self.0.core, out);
+        let done = drive(&mut taker);
+        Ok(match taker.taken() {
+            0 if done => self.take(out),
+            n => n,
+        })
     }
 
     /// Drives the engines for a poll that found nothing; returns whether anything was done.
     /// `stays`: the caller will poll again soon, so the device's threads need not drive.
     #[inline]
-    fn drive(&self, stays: bool) -> bool {
+    fn drive(&self, stays: bool, taker: &mut Taker<'_>) -> bool {
         match self.0.device.shards() {
-            [only] => only.drive_from_poll(stays),
+            [only] => only.drive_from_poll(stays, Some(taker)),
             shards => self.drive_several(shards, stays),
         }
     }
@@ -201,9 +208,9 @@ impl CompletionQueue {
     pub fn next(&self) -> impl Future<Output = Result<WorkCompletion, Error>> + Send + Unpin + '_ {
         crate::tasks::next_of(&self.0.device, &self.0.core.tasks, |drive| {
             let mut one = [WorkCompletion::default()];
-            let n = self.poll_or(&mut one, || {
+            let n = self.poll_or(&mut one, |taker| {
                 if drive {
-                    return self.drive(false);
+                    return self.drive(false, taker);
                 }
                 self.callers_rest();
                 true
@@ -218,7 +225,7 @@ impl CompletionQueue {
         let used = self.shards_used();
         let own = || shards.iter().filter(|shard| used >> shard.index & 1 != 0);
         if used.is_power_of_two() {
-            return own().any(|shard| shard.drive_from_poll(stays));
+            return own().any(|shard| shard.drive_from_poll(stays, None));
         }
         let (mut done, mut now_ns) = (false, 0);
         for shard in own() {
@@ -267,6 +274,13 @@ impl CompletionQueue {
             Err(Error::Forked) => Err(Error::Forked),
             _ => Ok(self.take(out)),
         }
+    }
+
+    /// Sends posts of the device that wait for the next poll, as every [`CompletionQueue::poll`]
+    /// does. For callers that have taken completions in advance and pass one on without a poll.
+    #[inline]
+    pub fn posts_flush(&self) {
+        self.0.device.shards().iter().for_each(|shard| shard.uncork());
     }
 
     /// Takes the oldest completion.
@@ -328,6 +342,8 @@ impl CompletionQueue {
         let Some(channel) = &core.channel else {
             return Err(Error::Invalid("the completion queue was created without a channel"));
         };
+        // The caller is about to sleep rather than to poll.
+        self.posts_flush();
         core.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         // Either the turn sees that the queue is armed, or this thread sees the new completion.
@@ -368,11 +384,13 @@ impl CompletionQueue {
     }
 
     /// Takes what has arrived.
+    #[inline]
     fn take(&self, out: &mut [WorkCompletion]) -> usize {
+        if self.0.core.may_have() { self.take_ring(out) } else { 0 }
+    }
+
+    fn take_ring(&self, out: &mut [WorkCompletion]) -> usize {
         let core = &self.0.core;
-        if !core.may_have() {
-            return 0;
-        }
         let mut reader = lock(&core.reader);
         // The engine is told first: a post that takes the slot must find it free in the engine,
         // too.

@@ -9,9 +9,10 @@ use crate::{
     posts::completion_op,
     queue::CqEntry,
     sync::lock,
+    taker::Taker,
 };
 use srd_core::{
-    AsyncEvent as CoreEvent, Completion, CompletionKind, QpState, QpType, Status, WrHandle,
+    AsyncEvent as CoreEvent, Completion, CompletionKind, CqId, QpState, QpType, Status, WrHandle,
     limits::GRH_BYTES,
 };
 use std::sync::atomic::{Ordering, fence};
@@ -20,24 +21,25 @@ impl Nic {
     /// Moves completions to the rings and events to their queue, and wakes waiting threads. Returns
     /// the number of completions.
     pub(crate) fn deliver(&mut self, shared: &Shared) -> usize {
+        self.deliver_to(shared, None)
+    }
+
+    /// As [`Nic::deliver`]; the taker, if there is one, gets the completions of its queue.
+    pub(crate) fn deliver_to(
+        &mut self,
+        shared: &Shared,
+        mut taker: Option<&mut Taker<'_>>,
+    ) -> usize {
         // Events first: the next post may reuse the handle of a withdrawn request.
         while let Some(event) = self.engine.poll_event() {
             self.on_event(shared, event);
         }
         let mut delivered = 0;
         for index in 0..self.tables.cqs.len() {
-            let Some(Some(id)) = self.tables.cqs.get(index).map(|c| c.as_ref().map(|c| c.core.id))
-            else {
-                continue;
-            };
-            while let Some(c) = self.engine.cq_poll(id) {
-                let wc = self.tables.finish(&c);
-                let Some(Some(side)) = self.tables.cqs.get_mut(index) else { break };
-                if matches!(c.kind, CompletionKind::RecvUnsolicited) {
-                    side.core.slots.take_anyway();
-                }
-                side.push(CqEntry { wc, engine_slot: true });
-                delivered += 1;
+            let Some(Some(side)) = self.tables.cqs.get(index) else { continue };
+            let id = side.core.id;
+            if self.engine.cq_waits(id) {
+                delivered += self.deliver_queue(shared, id, taker.as_deref_mut());
             }
             if let Some(Some(side)) = self.tables.cqs.get_mut(index)
                 && side.fresh
@@ -45,6 +47,44 @@ impl Nic {
                 side.fresh = false;
                 side.notify();
             }
+        }
+        delivered
+    }
+
+    /// Moves the completions of one queue to the taker, as far as it has room, then to the ring.
+    fn deliver_queue(&mut self, shared: &Shared, id: CqId, taker: Option<&mut Taker<'_>>) -> usize {
+        // What is in the ring is older, and goes first.
+        let reader = taker.as_ref().and_then(|taker| taker.lock_empty(id));
+        let mut taker = taker.filter(|_| reader.is_some());
+        let (mut delivered, mut taken) = (0, 0);
+        let mut to_ring = CqEntry { wc: WorkCompletion::default(), engine_slot: true };
+        let Self { engine, tables, .. } = self;
+        while let Some(c) = engine.cq_next(id) {
+            let place = taker.as_mut().and_then(|taker| taker.place());
+            let direct = place.is_some();
+            tables.finish(c, place.unwrap_or(&mut to_ring.wc));
+            let Some(Some(side)) = tables.cqs.get_mut(usize::from(id.0)) else { break };
+            if matches!(c.kind, CompletionKind::RecvUnsolicited) {
+                side.core.slots.take_anyway();
+            }
+            delivered += 1;
+            match &mut taker {
+                Some(taker) if direct => {
+                    taker.took();
+                    taken += 1;
+                    side.fresh = true;
+                }
+                _ => side.push(to_ring),
+            }
+        }
+        if taken > 0
+            && let Some(Some(side)) = tables.cqs.get_mut(usize::from(id.0))
+        {
+            // The engine is told first: a post that takes the slot must find it free in the engine,
+            // too.
+            engine.cq_release(id, taken);
+            side.core.slots.polled(taken);
+            shared.note_freed(usize::from(id.0));
         }
         delivered
     }
@@ -95,10 +135,11 @@ impl CqSide {
 }
 
 impl Tables {
-    /// Releases the slots and handles of a completed request, and returns its completion in the
-    /// user's view.
-    fn finish(&mut self, c: &Completion) -> WorkCompletion {
-        let mut wc = WorkCompletion {
+    /// Releases the slots and handles of a completed request, and writes its completion in the
+    /// user's view, in place: it is large.
+    #[inline(always)]
+    fn finish(&mut self, c: &Completion, wc: &mut WorkCompletion) {
+        *wc = WorkCompletion {
             wr_id: c.wr_id,
             status: c.status,
             op: CompletionOp::RecvUnsolicited,
@@ -122,11 +163,10 @@ impl Tables {
             CompletionKind::Recv(handle) | CompletionKind::RecvRdmaImm(handle) => {
                 let filled = matches!(c.kind, CompletionKind::Recv(_));
                 wc.op = if filled { CompletionOp::Recv } else { CompletionOp::RecvRdmaImm };
-                self.finish_recv(handle.index as usize, filled, &mut wc);
+                self.finish_recv(handle.index as usize, filled, wc);
             }
             CompletionKind::RecvUnsolicited => {}
         }
-        wc
     }
 
     /// Releases a receive's slot, writes the GRH of a datagram, and reports deregistered memory.

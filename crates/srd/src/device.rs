@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub polled: DirtySet,
     /// Whether some queue pair's posts wait for freed slots.
     pub held: AtomicBool,
+    /// Whether posts wait for the next poll; see [`Cork`](crate::cork::Cork).
+    pub corked: AtomicBool,
     /// The queue pairs whose posts wait for freed slots.
     queues: Mutex<Vec<Arc<QpCore>>>,
     /// Whether the send queues together are deeper than the engine's table of requests.
@@ -99,9 +101,18 @@ impl Shared {
         if self.process.is_left() {
             return Err(Error::Forked);
         }
-        if let Some(nic) = self.try_nic() {
-            return Ok(nic);
-        }
+        let mut nic = match self.try_nic() {
+            Some(nic) => nic,
+            None => self.nic_after_holder()?,
+        };
+        // A command finds sent what was posted before it.
+        nic.uncork(self);
+        Ok(nic)
+    }
+
+    /// Takes the lock that another thread holds, which is woken if it sleeps.
+    #[cold]
+    fn nic_after_holder(&self) -> Result<NicGuard<'_>, Error> {
         self.control_waiting.fetch_add(1, Ordering::SeqCst);
         self.waker.wake();
         let nic = self.nic_for_driver();
@@ -110,6 +121,7 @@ impl Shared {
     }
 
     /// Takes the lock unless another thread holds it.
+    #[inline(always)]
     pub(crate) fn try_nic(&self) -> Option<NicGuard<'_>> {
         match self.nic.try_lock() {
             Ok(nic) if !self.failed.load(Ordering::Relaxed) => Some(NicGuard::new(nic, self)),
@@ -145,7 +157,7 @@ impl Shared {
         if self.driving.posts_leave_at_once()
             && let Some(mut nic) = self.try_nic()
         {
-            nic.send_posts(self);
+            nic.posts_come(self, qp_index);
         } else if self.rest.needs_wake() {
             self.waker.wake();
         }
@@ -164,6 +176,15 @@ impl Shared {
         self.polled.insert(cq_index);
         if self.held.load(Ordering::SeqCst) && self.rest.needs_wake() {
             self.waker.wake();
+        }
+    }
+
+    /// Notes that the driver itself has freed slots of a completion queue in the engine: posts that
+    /// waited for them are due.
+    #[inline]
+    pub(crate) fn note_freed(&self, cq_index: usize) {
+        if self.held.load(Ordering::SeqCst) {
+            self.polled.insert(cq_index);
         }
     }
 
@@ -346,6 +367,7 @@ impl Device {
                 posted: DirtySet::default(),
                 polled: DirtySet::default(),
                 held: AtomicBool::new(false),
+                corked: AtomicBool::new(false),
                 queues: Mutex::default(),
                 sends_limited: AtomicBool::new(false),
                 stop: Stop::default(),

@@ -23,16 +23,26 @@ impl DirtySet {
         self.0.load(Ordering::SeqCst) != 0
     }
 
+    /// As [`DirtySet::any`], for the thread that empties the set.
+    #[inline]
+    pub(crate) fn to_drain(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Empties the set. `each` is called with every number below `n` that was in it, and perhaps
     /// with others that share its bit.
     #[inline]
     pub(crate) fn drain(&self, n: usize, mut each: impl FnMut(usize)) {
-        if self.0.load(Ordering::Relaxed) == 0 {
+        if !self.to_drain() {
             return;
         }
         let mut bits = self.0.swap(0, Ordering::SeqCst);
         while bits != 0 {
-            (bits.trailing_zeros() as usize..n).step_by(64).for_each(&mut each);
+            let mut i = bits.trailing_zeros() as usize;
+            while i < n {
+                each(i);
+                i += 64;
+            }
             bits &= bits - 1;
         }
     }

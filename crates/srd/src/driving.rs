@@ -1,6 +1,6 @@
 //! Which thread drives the engine now: callers, or the device's thread.
 
-use crate::{Progress, callers::Callers, crowd, device::Shared, nic::Turn};
+use crate::{Progress, callers::Callers, crowd, device::Shared, nic::Turn, taker::Taker};
 use std::sync::Arc;
 
 /// The configured [`Progress`], and its current state.
@@ -52,24 +52,29 @@ impl Shared {
         let Some(mut nic) = self.try_nic() else { return (false, 0) };
         let done = nic.turn(self) != Turn::default();
         if stays {
+            let now = nic.turned_at;
+            nic.cork.polled(now);
             self.driving.callers.turned(nic.turned_at.0);
         }
         (done, nic.turned_at.0)
     }
 
     /// Drives the engine for a poll that found its queue empty; returns whether anything was done.
-    /// `stays`: the caller will poll again soon, so the device's thread need not drive.
+    /// `stays`: the caller will poll again soon, so the device's thread need not drive. The taker,
+    /// if there is one, gets completions of its queue.
     #[inline]
-    pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
+    pub(crate) fn drive_from_poll(&self, stays: bool, mut taker: Option<&mut Taker<'_>>) -> bool {
         let Some(stays) = self.drive_begin(stays) else { return false };
         let Some(mut nic) = self.try_nic() else { return false };
-        let mut done = nic.turn(self) != Turn::default();
+        let mut done = nic.turn_for(self, taker.as_deref_mut()) != Turn::default();
         if stays {
+            let now = nic.turned_at;
+            nic.cork.polled(now);
             if done {
                 crowd::busy();
             } else if crowd::should_sleep(nic.turned_at.0) {
                 self.sleep_in_poll(&mut nic);
-                done = nic.turn(self) != Turn::default();
+                done = nic.turn_for(self, taker) != Turn::default();
             }
             self.driving.callers.turned(nic.turned_at.0);
         }
@@ -83,7 +88,7 @@ pub(crate) fn drive_all(shards: &[Arc<Shared>], which: u64) {
     let mut wanted = shards.iter().filter(|shard| which >> shard.index & 1 != 0);
     match which.count_ones() {
         1 => {
-            wanted.next().map(|only| only.drive_from_poll(true));
+            wanted.next().map(|only| only.drive_from_poll(true, None));
         }
         // One thread cannot sleep in several sockets.
         _ => wanted.for_each(|shard| {

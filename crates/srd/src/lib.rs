@@ -88,6 +88,7 @@ mod channel;
 mod completion;
 mod config;
 mod copy;
+mod cork;
 mod counter;
 mod counters;
 mod cq;
@@ -102,6 +103,7 @@ mod error;
 mod eventfd;
 mod events;
 mod failed;
+mod few;
 mod fork;
 mod interface;
 mod key_watch;
@@ -130,6 +132,7 @@ mod shards;
 mod share;
 mod status;
 mod sync;
+mod taker;
 #[cfg(feature = "async")]
 mod tasks;
 #[cfg(not(feature = "async"))]

@@ -3,20 +3,21 @@
 
 use crate::{
     arrivals::Arrivals,
+    cork::Cork,
     device::Shared,
+    few::Few,
     mirror::Mirror,
     path_events::{PathFeed, PathTap},
     paths_control::PathsControl,
-    queue::{CqCore, CqEntry, Lane, Piece, QpCore, RecvEntry, SendEntry, WrData},
+    queue::{CqCore, CqEntry, Lane, Piece, QpCore, RECV_SGES_MAX, RecvEntry, SendEntry, WrData},
     regions::Regions,
     sealing::Sealing,
     share::Share,
     status::Shown,
     sync::lock,
 };
-use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
-use srd_core::{Opcode, Qpn, RecvHandle, Time, WrHandle, limits};
+use srd_core::{Opcode, Qpn, RecvHandle, SendRequest, Time, WrHandle, limits};
 use srd_datapath::{Datapath, clock};
 use srd_wire::{AckBlock, HEADERS_BYTES_MAX, ParseError};
 use std::{
@@ -65,12 +66,34 @@ pub(crate) struct WrSlot {
     pub live: bool,
 }
 
+impl WrSlot {
+    /// Stores a send request by its handle. The table grows to the largest handle ever used.
+    #[inline]
+    pub(crate) fn insert(
+        all: &mut Vec<Self>,
+        handle: WrHandle,
+        qpn: Qpn,
+        wr: &SendRequest,
+        data: &WrData,
+    ) {
+        let slot = Self { qpn, wr_id: wr.wr_id, op: wr.op, data: *data, live: true };
+        let index = handle.0 as usize;
+        if let Some(place) = all.get_mut(index) {
+            *place = slot;
+            return;
+        }
+        let unused = || Self { live: false, data: WrData::Empty, ..slot };
+        all.resize_with(index, unused);
+        all.push(slot);
+    }
+}
+
 /// A posted receive that the engine holds, by its index.
 #[derive(Debug, Default)]
 pub(crate) struct RecvSlot {
     /// The user's number.
     pub wr_id: u64,
-    pub pieces: ArrayVec<Piece, { crate::queue::RECV_SGES_MAX }>,
+    pub pieces: Few<Piece, RECV_SGES_MAX>,
     pub live: bool,
     /// One of its regions was deregistered: nothing is placed, and the receive ends with status 5.
     pub lost_memory: bool,
@@ -150,25 +173,6 @@ impl Tables {
         std::mem::take(&mut slot.live).then_some(slot.qpn)
     }
 
-    /// Stores a send request by its handle. The table grows to the largest handle ever used.
-    #[inline]
-    pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, entry: &SendEntry) {
-        let index = handle.0 as usize;
-        if index >= self.wrs.len() {
-            let empty = || WrSlot {
-                qpn: Qpn(0),
-                wr_id: 0,
-                op: Opcode::Send,
-                data: WrData::Empty,
-                live: false,
-            };
-            self.wrs.resize_with(index + 1, empty);
-        }
-        let SendEntry { wr, data, .. } = entry;
-        let (wr_id, op) = (wr.wr_id, wr.op);
-        self.wrs[index] = WrSlot { qpn, wr_id, op, data: data.copy(), live: true };
-    }
-
     /// Gives a completion queue a ring for this shard's completions, at its first queue pair here.
     pub(crate) fn cq_attach(&mut self, shared: &Shared, core: &Arc<CqCore>) {
         let index = usize::from(core.id.0);
@@ -192,12 +196,6 @@ impl Tables {
             fresh: false,
             among_others: shared.common.is_sharded(),
         });
-    }
-
-    /// Whether all the regions are still registered.
-    #[inline]
-    pub(crate) fn holds(&self, pieces: &[Piece]) -> bool {
-        pieces.iter().all(|p| self.regions.get(p.region).is_some())
     }
 }
 
@@ -247,6 +245,8 @@ pub(crate) struct Nic {
     pub behind: bool,
     /// Whether the last turn left timers to be recalculated by the next one.
     pub unsettled: bool,
+    /// Posts that wait for the next poll.
+    pub cork: Cork,
 }
 
 /// Result of a turn.
@@ -286,6 +286,7 @@ impl Nic {
             seal,
             behind: false,
             unsettled: false,
+            cork: Cork::default(),
         }
     }
 

@@ -55,6 +55,8 @@ struct Net {
     datapath: Box<dyn Datapath>,
     rx_budget_bytes: Option<u32>,
     line_bytes_per_sec: Option<u64>,
+    /// Networks by which paths leave in turn.
+    rails: u8,
 }
 
 /// What all shards of a device open with.
@@ -142,9 +144,9 @@ fn nets_open(
     shards: u16,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Net>, DeviceError> {
-    let (rx_budget_bytes, line_bytes_per_sec) = (None, None);
+    let (rx_budget_bytes, line_bytes_per_sec, rails) = (None, None, 1);
     let mut nets = match config.datapath.take() {
-        Some(datapath) => vec![Net { datapath, rx_budget_bytes, line_bytes_per_sec }],
+        Some(datapath) => vec![Net { datapath, rx_budget_bytes, line_bytes_per_sec, rails }],
         None => udp_open(config, shards, warnings)?,
     };
     if let Some(wrap) = config.wrap.take()
@@ -171,6 +173,7 @@ fn engine_of(config: &mut DeviceConfig, nets: &[Net]) -> Result<EngineConfig, De
     engine.path.paths = config.paths;
     engine.path.live_min = engine.path.live_min.min(config.paths);
     engine.path.policy = config.path_policy;
+    engine.path.rails = net.rails;
     engine.rate.policy = config.rate_policy;
     engine.integrity = if config.integrity { Integrity::On } else { Integrity::Handshakes };
     engine.engines_of_device = nets.len() as u32;
@@ -330,11 +333,12 @@ fn udp_open(
     }
     warnings.extend(sockets[0].rcvbuf_warning());
     let line_bytes_per_sec = line_of(&udp);
+    let rails = 1 + udp.rails.len() as u8;
     let net = |datapath: UdpDatapath| {
         // The kernel also charges its overhead per packet: about half of the buffer holds data.
         let rx_budget = u32::try_from(datapath.rcvbuf_bytes() / 2).unwrap_or(u32::MAX);
         let rx_budget_bytes = Some(rx_budget);
-        Net { datapath: Box::new(datapath), rx_budget_bytes, line_bytes_per_sec }
+        Net { datapath: Box::new(datapath), rx_budget_bytes, line_bytes_per_sec, rails }
     };
     Ok(sockets.into_iter().map(net).collect())
 }

@@ -345,6 +345,7 @@ impl Emitter<'_> {
 mod tests {
     use super::*;
     use crate::Access;
+    use crate::few::Few;
     use crate::mem::Memory;
     use crate::nic::WrSlot;
     use srd_core::{Opcode, PdId, Qpn, WrHandle};
@@ -418,8 +419,8 @@ mod tests {
         assert!(scatter(&regions, &list, 0, &data));
         let mut tables = Tables::new(IpAddr::from([127, 0, 0, 1]));
         tables.regions = regions;
-        let inline = WrData::Inline(data.iter().copied().collect());
-        for data in [WrData::Pieces(list.into_iter().collect()), inline, WrData::Empty] {
+        let inline = WrData::Inline(Few::from_slice(&data).unwrap());
+        for data in [WrData::Pieces(Few::from_slice(&list).unwrap()), inline, WrData::Empty] {
             let (qpn, op) = (Qpn(1), Opcode::Send);
             tables.wrs.push(WrSlot { qpn, wr_id: 0, op, data, live: true });
         }

@@ -2,11 +2,11 @@
 
 use crate::{
     Access, AddressHandle, PostError, QKey, QueuePair, RKey, RemoteMemory, Sge, caps,
+    few::Few,
     queue::{Piece, RecvEntry, SEND_SGES_MAX, SendEntry, WrData},
     regions::RegionCache,
     sync::lock,
 };
-use arrayvec::ArrayVec;
 use srd_core::{
     Opcode, QpState, QpType, Qpn, Status,
     limits::{GRH_BYTES, RDMA_BYTES_MAX},
@@ -218,7 +218,8 @@ impl QueuePair {
         self.check_send(wr)?;
         let core = &self.core;
         let mut sq = lock(&core.sq);
-        let entry = self.send_entry(wr, &mut sq.regions, faults)?;
+        let mut entry = entry_of(wr);
+        self.send_fill(wr, &mut sq.regions, faults, &mut entry)?;
         if !core.sq_slots.any_free() {
             return Err(PostError::QueueFull);
         }
@@ -249,7 +250,9 @@ impl QueuePair {
         let mut entries = Vec::new();
         for wr in wrs {
             self.check_send(&wr)?;
-            entries.push(self.send_entry(&wr, &mut sq.regions, faults)?);
+            let mut entry = entry_of(&wr);
+            self.send_fill(&wr, &mut sq.regions, faults, &mut entry)?;
+            entries.push(entry);
         }
         let n = u32::try_from(entries.len()).map_err(|_| PostError::QueueFull)?;
         if core.sq_slots.limit() - core.sq_slots.used() < n {
@@ -284,33 +287,20 @@ impl QueuePair {
         self.check_op(wr.op)
     }
 
-    /// A request in the format of the ring.
+    /// Puts the request's data into its entry, which has none yet.
     #[inline]
-    fn send_entry(
+    fn send_fill(
         &self,
         wr: &SendWr<'_>,
         regions: &mut RegionCache,
         faults: Faults,
-    ) -> Result<SendEntry, PostError> {
-        let (data, len, fault) = match self.send_data(wr, regions) {
-            Ok((data, len)) => (data, len, None),
-            Err(e) => (WrData::Empty, 0, Some(faults.status_of(e).ok_or(e)?)),
-        };
-        Ok(SendEntry {
-            wr: srd_core::SendRequest {
-                wr_id: wr.wr_id,
-                op: wr.op,
-                ah: wr.ah.id(),
-                dst_qpn: wr.dst_qpn,
-                qkey: wr.qkey.0,
-                len: len as u32,
-                rkey: wr.rkey.0,
-                raddr: wr.raddr,
-                imm: wr.imm,
-            },
-            data,
-            fault,
-        })
+        entry: &mut SendEntry,
+    ) -> Result<(), PostError> {
+        match self.send_data(wr, regions, &mut entry.data) {
+            Ok(len) => entry.wr.len = len,
+            Err(e) => entry.data = Err(faults.status_of(e).ok_or(e)?),
+        }
+        Ok(())
     }
 
     /// Posts a receive request. Exactly one completion follows, unless the queue pair is destroyed
@@ -339,7 +329,7 @@ impl QueuePair {
             return Err(PostError::TooManySges);
         }
         let mut rq = lock(&core.rq);
-        let mut pieces = ArrayVec::new();
+        let mut pieces = Few::default();
         let (mut len, mut fault) = (0_u64, None);
         for sge in wr.sges {
             len += u64::from(sge.len);
@@ -389,35 +379,48 @@ impl QueuePair {
         if len > max { Err(PostError::BadLength) } else { Ok(()) }
     }
 
-    /// The local data, checked, and its length in bytes.
+    /// Puts the local data, checked, into `data`, where it is empty; returns its length in bytes.
+    #[inline]
     fn send_data(
         &self,
         wr: &SendWr<'_>,
         regions: &mut RegionCache,
-    ) -> Result<(WrData, u64), PostError> {
-        let sges = match wr.data {
-            Data::Sges([]) => return Ok((WrData::Empty, 0)),
-            Data::Sges(sges) => sges,
+        data: &mut Result<WrData, Status>,
+    ) -> Result<u32, PostError> {
+        let len = match wr.data {
+            Data::Sges([]) => return Ok(0),
+            Data::Sges(sges) => self.send_pieces(wr.op, sges, regions, data)?,
             Data::Inline(bytes) => {
                 if bytes.len() > self.core.inline_bytes_max || wr.op == Opcode::Read {
                     return Err(PostError::BadInline);
                 }
-                let copy = ArrayVec::try_from(bytes).map_err(|_| PostError::BadInline)?;
-                self.check_len(wr.op, bytes.len() as u64)?;
-                return Ok((WrData::Inline(copy), bytes.len() as u64));
+                *data = Ok(WrData::Inline(Few::from_slice(bytes).ok_or(PostError::BadInline)?));
+                bytes.len() as u64
             }
         };
+        self.check_len(wr.op, len)?;
+        Ok(len as u32)
+    }
+
+    /// As [`QueuePair::send_data`], for registered memory, whose length in all is not checked.
+    fn send_pieces(
+        &self,
+        op: Opcode,
+        sges: &[Sge],
+        regions: &mut RegionCache,
+        data: &mut Result<WrData, Status>,
+    ) -> Result<u64, PostError> {
         if sges.len() > self.core.send_sges_max {
             return Err(PostError::TooManySges);
         }
-        let mut pieces = ArrayVec::<Piece, SEND_SGES_MAX>::new();
+        let mut pieces = Few::<Piece, SEND_SGES_MAX>::default();
         let mut len = 0;
         for sge in sges {
             len += u64::from(sge.len);
-            pieces.push(self.piece(regions, sge, wr.op == Opcode::Read)?);
+            pieces.push(self.piece(regions, sge, op == Opcode::Read)?);
         }
-        self.check_len(wr.op, len)?;
-        Ok((WrData::Pieces(pieces), len))
+        *data = Ok(WrData::Pieces(pieces));
+        Ok(len)
     }
 
     /// A scatter/gather entry, checked against its region.
@@ -440,6 +443,23 @@ impl QueuePair {
             region.offset_of(sge.addr, u64::from(sge.len)).ok_or(PostError::OutOfBounds)?;
         Ok(Piece { region: region.id, offset, len: sge.len })
     }
+}
+
+/// A request in the format of the ring, without its data.
+#[inline]
+fn entry_of(wr: &SendWr<'_>) -> SendEntry {
+    let wr = srd_core::SendRequest {
+        wr_id: wr.wr_id,
+        op: wr.op,
+        ah: wr.ah.id(),
+        dst_qpn: wr.dst_qpn,
+        qkey: wr.qkey.0,
+        len: 0,
+        rkey: wr.rkey.0,
+        raddr: wr.raddr,
+        imm: wr.imm,
+    };
+    SendEntry { wr, data: Ok(WrData::Empty) }
 }
 
 #[inline]

@@ -3,15 +3,13 @@
 use crate::{
     completion::{CompletionOp, WorkCompletion},
     device::Shared,
-    nic::{CqSide, Nic, QpSide, RecvSlot},
-    queue::{CqCore, CqEntry, QpCore, copy_of},
+    nic::{CqSide, Engine, Nic, QpSide, RecvSlot, Tables, WrSlot},
+    queue::{CqCore, CqEntry, QpCore},
+    regions::Regions,
 };
+use rtrb::Consumer;
 use srd_core::{Opcode, PostRefusal, Qpn, Status, Time};
-use std::{
-    any::Any,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::atomic::Ordering,
-};
+use std::sync::atomic::Ordering;
 
 /// How a refusal by the engine affects a request that the post accepted.
 enum Refusal {
@@ -49,11 +47,6 @@ pub(crate) const fn completion_op(op: Opcode) -> CompletionOp {
     }
 }
 
-/// Runs the body. Returns a panic, so that the caller can restore its state and then resume it.
-fn caught(body: impl FnOnce()) -> Option<Box<dyn Any + Send>> {
-    catch_unwind(AssertUnwindSafe(body)).err()
-}
-
 /// A completion that the engine does not know of.
 pub(crate) fn ended(wr_id: u64, status: Status, op: CompletionOp, qpn: Qpn) -> CqEntry {
     let wc = WorkCompletion { wr_id, status, op, qpn, ..WorkCompletion::default() };
@@ -82,7 +75,18 @@ impl CqSide {
 impl Nic {
     /// Takes freed completion slots, then every posted request, in order per queue. Returns the
     /// number of requests.
+    #[inline(always)]
     pub(crate) fn take_posts(&mut self, shared: &Shared, now: Time) -> usize {
+        let held = shared.held.load(Ordering::Relaxed);
+        let some = held || shared.posted.to_drain() || shared.polled.to_drain();
+        if some { self.take_some_posts(shared, now) } else { 0 }
+    }
+
+    #[inline(never)]
+    fn take_some_posts(&mut self, shared: &Shared, now: Time) -> usize {
+        if self.cork.taken(now) {
+            shared.corked.store(false, Ordering::Relaxed);
+        }
         let Self { engine, tables, .. } = self;
         shared.polled.drain(tables.cqs.len(), |index| {
             if let Some(Some(cq)) = tables.cqs.get_mut(index) {
@@ -112,136 +116,130 @@ impl Nic {
     /// Takes every posted request of one queue pair; receives first, so that answers to the sends
     /// find a posted receive.
     pub(crate) fn take_posts_of(&mut self, shared: &Shared, now: Time, index: usize) -> usize {
-        let Some(mut qp) = self.tables.qps[index].take() else { return 0 };
+        let Self { engine, tables: Tables { wrs, qps, cqs, regions, .. }, .. } = self;
+        let Some(qp) = qps[index].as_deref_mut() else { return 0 };
         qp.held = false;
-        // The queue pair is restored even if the engine panics, so that its requests end.
-        let mut taken = 0;
-        let panic = caught(|| taken = self.take_recvs(&mut qp) + self.take_sends(now, &mut qp));
+        let taken =
+            qp.take_recvs(engine, regions, cqs) + qp.take_sends(engine, regions, cqs, wrs, now);
         if qp.held {
             shared.held.store(true, Ordering::SeqCst);
         }
-        self.tables.qps[index] = Some(qp);
-        panic.map_or(taken, |panic| resume_unwind(panic))
+        taken
     }
+}
 
+impl QpSide {
     /// Takes receives until there is none or one must wait; returns their number.
-    fn take_recvs(&mut self, qp: &mut QpSide) -> usize {
-        let (posted, mut taken) = (qp.recvs.slots(), 0);
-        loop {
-            let (more, refused) = self.take_recvs_to_refusal(qp, posted - taken);
-            taken += more;
-            let Some((refusal, wr_id)) = refused else { return taken };
-            // After its place in the ring is free, and before its completion can be seen.
-            qp.core.rq_slots.give(1);
-            self.refuse(refusal, &qp.core, &qp.core.recv_cq, wr_id, CompletionOp::Recv);
-        }
-    }
-
-    /// Takes at most `n` receives, up to one that the engine refuses.
-    fn take_recvs_to_refusal(
+    fn take_recvs(
         &mut self,
-        qp: &mut QpSide,
-        n: usize,
-    ) -> (usize, Option<(Refusal, u64)>) {
-        let QpSide { core, recvs, recv_slots, held, .. } = qp;
-        let Ok(chunk) = recvs.read_chunk(n) else { return (0, None) };
-        let (older, newer) = chunk.as_slices();
-        let (mut taken, mut refused) = (0, None);
-        let panic = caught(|| {
-            for entry in older.iter().chain(newer) {
-                match self.engine.post_recv(core.qpn, &entry.wr).map_err(Refusal::from) {
-                    Ok(handle) => {
-                        let index = handle.index as usize;
-                        if index >= recv_slots.len() {
-                            recv_slots.resize_with(index + 1, RecvSlot::default);
-                        }
-                        let slot = &mut recv_slots[index];
-                        (slot.live, slot.wr_id) = (true, entry.wr.wr_id);
-                        slot.lost_memory = entry.faulty || !self.tables.holds(&entry.pieces);
-                        slot.pieces = copy_of(&entry.pieces);
+        engine: &mut Engine,
+        regions: &Regions,
+        cqs: &mut [Option<CqSide>],
+    ) -> usize {
+        let Self { core, recvs, recv_slots, held, .. } = self;
+        // Those that are posted from now on wait for the next turn.
+        let (posted, mut taken) = (recvs.slots(), 0);
+        while taken < posted
+            && let Ok(entry) = recvs.peek()
+        {
+            match engine.post_recv(core.qpn, &entry.wr).map_err(Refusal::from) {
+                Ok(handle) => {
+                    let index = handle.index as usize;
+                    if index >= recv_slots.len() {
+                        recv_slots.resize_with(index + 1, RecvSlot::default);
                     }
-                    Err(Refusal::Held) => {
-                        *held = true;
-                        break;
-                    }
-                    Err(refusal) => refused = Some((refusal, entry.wr.wr_id)),
+                    let lost_memory = entry.faulty || !regions.hold(&entry.pieces);
+                    let (wr_id, pieces) = (entry.wr.wr_id, entry.pieces);
+                    recv_slots[index] = RecvSlot { wr_id, pieces, live: true, lost_memory };
+                    took(recvs);
                 }
-                taken += 1;
-                if refused.is_some() {
+                Err(Refusal::Held) => {
+                    *held = true;
                     break;
                 }
+                Err(refusal) => {
+                    let wr_id = entry.wr.wr_id;
+                    took(recvs);
+                    // After its place in the ring is free, and before its completion can be seen.
+                    core.rq_slots.give(1);
+                    refuse(cqs, refusal, core, &core.recv_cq, wr_id, CompletionOp::Recv);
+                }
             }
-        });
-        // A request that the engine holds must not stay in the ring, even after a panic.
-        chunk.commit(taken);
-        panic.map_or((taken, refused), |panic| resume_unwind(panic))
+            taken += 1;
+        }
+        taken
     }
 
     /// Takes sends until there is none or one must wait; returns their number.
-    fn take_sends(&mut self, now: Time, qp: &mut QpSide) -> usize {
-        let (posted, mut taken) = (qp.sends.slots(), 0);
-        loop {
-            let (more, refused) = self.take_sends_to_refusal(now, qp, posted - taken);
-            taken += more;
-            let Some((refusal, wr_id, op)) = refused else { return taken };
-            // As for receives.
-            qp.core.sq_slots.give(1);
-            self.refuse(refusal, &qp.core, &qp.core.send_cq, wr_id, op);
-        }
-    }
-
-    /// Takes at most `n` sends, up to one that the engine refuses.
-    fn take_sends_to_refusal(
+    fn take_sends(
         &mut self,
+        engine: &mut Engine,
+        regions: &Regions,
+        cqs: &mut [Option<CqSide>],
+        wrs: &mut Vec<WrSlot>,
         now: Time,
-        qp: &mut QpSide,
-        n: usize,
-    ) -> (usize, Option<(Refusal, u64, CompletionOp)>) {
-        let QpSide { core, sends, held, .. } = qp;
-        let Ok(chunk) = sends.read_chunk(n) else { return (0, None) };
-        let (older, newer) = chunk.as_slices();
-        let (mut taken, mut refused) = (0, None);
-        let panic = caught(|| {
-            for entry in older.iter().chain(newer) {
-                // Deregistered between post and now: the same result as if deregistered a little
-                // later.
-                let result = if let Some(status) = entry.fault {
-                    Err(Refusal::Ended(status))
-                } else if self.tables.holds(entry.data.pieces()) {
-                    self.engine.post_send(now, core.qpn, &entry.wr).map_err(Refusal::from)
-                } else {
-                    Err(Refusal::Ended(Status::LocalInvalidLkey))
-                };
-                match result {
-                    Ok(handle) => self.tables.wr_insert(handle, core.qpn, entry),
-                    Err(Refusal::Held) => {
-                        *held = true;
-                        break;
-                    }
-                    Err(refusal) => {
-                        refused = Some((refusal, entry.wr.wr_id, completion_op(entry.wr.op)));
-                    }
+    ) -> usize {
+        let Self { core, sends, held, .. } = self;
+        let (posted, mut taken) = (sends.slots(), 0);
+        while taken < posted
+            && let Ok(entry) = sends.peek()
+        {
+            // Deregistered between post and now: the same result as if deregistered a little later.
+            let result = match &entry.data {
+                Ok(data) if regions.hold(data.pieces()) => engine
+                    .post_send(now, core.qpn, &entry.wr)
+                    .map(|handle| (handle, data))
+                    .map_err(Refusal::from),
+                Ok(_) => Err(Refusal::Ended(Status::LocalInvalidLkey)),
+                Err(status) => Err(Refusal::Ended(*status)),
+            };
+            match result {
+                Ok((handle, data)) => {
+                    WrSlot::insert(wrs, handle, core.qpn, &entry.wr, data);
+                    took(sends);
                 }
-                taken += 1;
-                if refused.is_some() {
+                Err(Refusal::Held) => {
+                    *held = true;
                     break;
                 }
+                Err(refusal) => {
+                    let (wr_id, op) = (entry.wr.wr_id, completion_op(entry.wr.op));
+                    took(sends);
+                    // As for receives.
+                    core.sq_slots.give(1);
+                    refuse(cqs, refusal, core, &core.send_cq, wr_id, op);
+                }
             }
-        });
-        // A request that the engine holds must not stay in the ring, even after a panic.
-        chunk.commit(taken);
-        panic.map_or((taken, refused), |panic| resume_unwind(panic))
-    }
-
-    /// Ends a request that the engine did not take.
-    fn refuse(&mut self, refusal: Refusal, qp: &QpCore, cq: &CqCore, wr_id: u64, op: CompletionOp) {
-        let Some(Some(side)) = self.tables.cqs.get_mut(usize::from(cq.id.0)) else { return };
-        match refusal {
-            Refusal::Ended(status) => {
-                qp.counters.count(op, status);
-                side.push(ended(wr_id, status, op, qp.qpn));
-            }
-            Refusal::Held | Refusal::Dropped => side.core.slots.give(1),
+            taken += 1;
         }
+        taken
+    }
+}
+
+/// Removes the oldest request of a ring, which is in the engine's tables now or has ended. Until
+/// then it stays in the ring, so that each is in one place if the engine panics.
+#[inline]
+fn took<T: Copy>(ring: &mut Consumer<T>) {
+    let there = ring.pop().is_ok();
+    debug_assert!(there, "it was read");
+}
+
+/// Ends a request that the engine did not take.
+#[cold]
+fn refuse(
+    cqs: &mut [Option<CqSide>],
+    refusal: Refusal,
+    qp: &QpCore,
+    cq: &CqCore,
+    wr_id: u64,
+    op: CompletionOp,
+) {
+    let Some(Some(side)) = cqs.get_mut(usize::from(cq.id.0)) else { return };
+    match refusal {
+        Refusal::Ended(status) => {
+            qp.counters.count(op, status);
+            side.push(ended(wr_id, status, op, qp.qpn));
+        }
+        Refusal::Held | Refusal::Dropped => side.core.slots.give(1),
     }
 }

@@ -6,10 +6,10 @@ use crate::{
     channel::ChannelCore,
     completion::WorkCompletion,
     counter::QpCounters,
+    few::Few,
     regions::{RegionCache, RegionId},
     tasks::Tasks,
 };
-use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
 use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvRequest, SendRequest, Status};
 use std::{
@@ -36,7 +36,7 @@ pub const CQ_DEPTH_MAX: u32 = 1 << 20;
 pub const CQS_MAX: usize = 1024;
 
 /// One piece of a scatter/gather list; it was checked against its region when it was posted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Piece {
     pub region: RegionId,
     pub len: u32,
@@ -45,12 +45,12 @@ pub(crate) struct Piece {
 }
 
 /// Local data of a send request.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum WrData {
     #[default]
     Empty,
-    Pieces(ArrayVec<Piece, SEND_SGES_MAX>),
-    Inline(ArrayVec<u8, INLINE_BYTES_MAX>),
+    Pieces(Few<Piece, SEND_SGES_MAX>),
+    Inline(Few<u8, INLINE_BYTES_MAX>),
 }
 
 impl WrData {
@@ -58,41 +58,22 @@ impl WrData {
     pub(crate) fn pieces(&self) -> &[Piece] {
         if let Self::Pieces(pieces) = self { pieces } else { &[] }
     }
-
-    /// A copy. `Clone` of an `ArrayVec` takes its elements one by one, here some 450 instructions.
-    #[inline]
-    pub(crate) fn copy(&self) -> Self {
-        match self {
-            Self::Empty => Self::Empty,
-            Self::Pieces(pieces) => Self::Pieces(copy_of(pieces)),
-            Self::Inline(bytes) => Self::Inline(copy_of(bytes)),
-        }
-    }
-}
-
-/// A copy of the whole list at once.
-#[inline]
-pub(crate) fn copy_of<T: Copy, const N: usize>(all: &ArrayVec<T, N>) -> ArrayVec<T, N> {
-    let mut copy = ArrayVec::new();
-    let fits = copy.try_extend_from_slice(all).is_ok();
-    debug_assert!(fits, "a copy has the room of the original");
-    copy
 }
 
 /// A send request in the ring to the engine.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SendEntry {
     pub wr: SendRequest,
-    pub data: WrData,
-    /// If set, the request ends with this status and has no other effect.
-    pub fault: Option<Status>,
+    /// If this is an error, the request ends with it and has no other effect. (As a field of its
+    /// own it would make the entry longer than the 128 bytes that are copied without a call.)
+    pub data: Result<WrData, Status>,
 }
 
 /// A receive request in the ring to the engine.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RecvEntry {
     pub wr: RecvRequest,
-    pub pieces: ArrayVec<Piece, RECV_SGES_MAX>,
+    pub pieces: Few<Piece, RECV_SGES_MAX>,
     /// The memory is invalid: the request ends with status 5 when a message would fill it.
     pub faulty: bool,
 }
@@ -426,7 +407,7 @@ mod tests {
         let post = |thread: u64| {
             for n in 0..EACH {
                 let bytes = [(thread * EACH + n) as u8; INLINE_BYTES_MAX];
-                let mut entry = Some((thread, n, WrData::Inline(bytes.into())));
+                let mut entry = Some((thread, n, WrData::Inline(Few::from_slice(&bytes).unwrap())));
                 while entry.is_some() {
                     let mut poster = lock(&queue);
                     if slots.any_free() {

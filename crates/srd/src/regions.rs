@@ -1,7 +1,7 @@
 //! The tables of registered regions: the engine's table, which owns the memory, and the view
 //! against which posts are checked.
 
-use crate::{Access, mem::Memory};
+use crate::{Access, mem::Memory, queue::Piece};
 use rustc_hash::FxBuildHasher;
 use srd_core::PdId;
 use std::{
@@ -16,7 +16,7 @@ use std::{
 type ByKey<T> = HashMap<u32, T, FxBuildHasher>;
 
 /// A registration: a place in the table, and a number that the place never reuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RegionId {
     slot: u32,
     serial: u32,
@@ -61,6 +61,12 @@ impl Regions {
     #[inline]
     pub(crate) fn by_key(&self, key: u32) -> Option<&Memory> {
         self.slots[*self.by_key.get(&key)? as usize].memory.as_deref()
+    }
+
+    /// Whether all the regions of the pieces are still registered.
+    #[inline]
+    pub(crate) fn hold(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().all(|p| self.get(p.region).is_some())
     }
 
     /// The region of this registration, if it still exists.

@@ -283,9 +283,14 @@ pub(crate) fn paths_add(all: &mut Vec<PathStats>, more: Vec<PathStats>) {
         };
         let least = |a: u64, b: u64| if a == 0 || b == 0 { a.max(b) } else { a.min(b) };
         let most = if one.packets_sent > sum.packets_sent { one } else { *sum };
+        // A shard that has sent most may have heard nothing yet, and another one something.
+        let smoothed = match most.rtt_ns_smoothed {
+            0 => sum.rtt_ns_smoothed.max(one.rtt_ns_smoothed),
+            known => known,
+        };
         *sum = PathStats {
             path: one.path,
-            rtt_ns_smoothed: most.rtt_ns_smoothed,
+            rtt_ns_smoothed: smoothed,
             rtt_ns_min: least(sum.rtt_ns_min, one.rtt_ns_min),
             packets_sent: sum.packets_sent + one.packets_sent,
             packets_lost: sum.packets_lost + one.packets_lost,
@@ -331,7 +336,7 @@ mod tests {
             (p.path, p.packets_sent, p.packets_lost, p.rtt_ns_min, p.rtt_ns_smoothed, p.state)
         };
         assert_eq!(found(0), (0, 11, 2, 70, 180, "denied"));
-        assert_eq!(found(1), (1, 12, 2, 50, 0, "live"));
+        assert_eq!(found(1), (1, 12, 2, 50, 100, "live"), "a least one and no smoothed one");
         assert_eq!((all.len(), all[1].packets_ce), (2, 4));
     }
 }

@@ -213,7 +213,9 @@ fn peer_of(contexts: &[&ContextStats], mtu: u64) -> (Peer, bool) {
         inflight_bytes: first.inflight_bytes,
         inflight_bytes_max: first.inflight_bytes_max,
         rate_bytes_per_sec: first.rate_bytes_per_sec,
-        rtt_ns_smoothed: ns_of(first.srtt_ns),
+        // Where round trips have become longer, the least one of the last seconds is the new one at
+        // once, and the smoothed one follows by steps.
+        rtt_ns_smoothed: ns_of(first.srtt_ns.max(first.rtt_ns_min)),
         rtt_ns_min: ns_of(first.rtt_ns_min),
         ..Peer::default()
     };
@@ -298,5 +300,44 @@ fn value(counter: Counter, all: &DeviceCounters) -> u64 {
         Counter::Syscalls => d.tx_syscalls + d.rx_syscalls,
         Counter::Sleeps => d.waits,
         Counter::Turns => all.turns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_core::{ContextId, Endpoint};
+
+    #[test]
+    fn no_smoothed_round_trip_is_below_the_least() {
+        let context = ContextStats {
+            ctx: ContextId(0),
+            peer: Endpoint { ip: [10, 0, 0, 1].into(), port: 18_700 },
+            state: "Open",
+            outstanding: 0,
+            psns_unresolved: 0,
+            packets_in_flight: 0,
+            stalled: false,
+            is_active: true,
+            inflight_bytes: 0,
+            inflight_bytes_max: 0,
+            rate_bytes_per_sec: 0,
+            // The way became longer 10 s ago, and only a few packets went since.
+            srtt_ns: 30_000,
+            rtt_ns_min: 100_000,
+            held_bytes: 0,
+            psns_ahead: 0,
+            reads_served: 0,
+            checked: false,
+            sealed: false,
+            rx_budget: u32::MAX,
+            credit_bytes: None,
+        };
+        let shown = |c: ContextStats| {
+            let peer = peer_of(&[&c], 1400).0;
+            (peer.rtt_ns_smoothed, peer.rtt_ns_min)
+        };
+        assert_eq!(shown(context), (100_000, 100_000));
+        assert_eq!(shown(ContextStats { srtt_ns: 120_000, ..context }), (120_000, 100_000));
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
     sealing::{self, Unread},
+    taker::Taker,
     tasks::pay,
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
@@ -26,10 +27,16 @@ const PEACE_LOOK: Duration = Duration::from_millis(1);
 const GOODBYE_MAX: Span = Span::from_ms(20);
 
 impl Nic {
-    /// Takes one turn. Commands on objects (create, modify, destroy, deregister) run between turns,
-    /// under the same lock. Posted requests are sent before the socket is polled: polling first
-    /// would put a system call, often an empty one, before every answer.
+    /// Takes one turn; see [`Nic::turn_to`].
     pub(crate) fn turn(&mut self, shared: &Shared) -> Turn {
+        self.turn_to(shared, None)
+    }
+
+    /// Takes one turn; the taker, if there is one, gets completions of its queue. Commands on
+    /// objects (create, modify, destroy, deregister) run between turns, under the same lock. Posted
+    /// requests are sent before the socket is polled: polling first would put a system call, often
+    /// an empty one, before every answer.
+    pub(crate) fn turn_to(&mut self, shared: &Shared, taker: Option<&mut Taker<'_>>) -> Turn {
         self.counters.turns += 1;
         let now = Self::now();
         self.turned_at = now;
@@ -55,7 +62,7 @@ impl Nic {
         // Nothing was taken, received, fired, sent or cut, so nothing can have ended. (A draining
         // backlog sends packets whose requests then end.)
         let busy = posted + look.received + sent > 0 || due <= now || cut || ordered;
-        let delivered = if busy { self.deliver(shared) } else { 0 };
+        let delivered = if busy { self.deliver_to(shared, taker) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
         self.status_turn(now, busy, shared.common.events.dropped());
         Turn { done, more: look.more || tx_more }
@@ -71,8 +78,7 @@ impl Nic {
     }
 
     /// The part of a turn that transmits posted requests at once, without receiving.
-    pub(crate) fn send_posts(&mut self, shared: &Shared) {
-        let now = Self::now();
+    pub(crate) fn send_posts(&mut self, shared: &Shared, now: Time) {
         self.paths_turn(now);
         if self.take_posts(shared, now) > 0 {
             self.share_turn(now);

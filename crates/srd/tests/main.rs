@@ -3,12 +3,14 @@
 mod common;
 
 mod counters;
+mod ending;
 mod errors;
 mod examples;
 mod lifecycle;
 mod messages;
 mod overload;
 mod path_control;
+mod polls;
 mod rails;
 mod rdma;
 mod robust;

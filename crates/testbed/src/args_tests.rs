@@ -45,6 +45,19 @@ fn a_fault_is_one_of_four_kinds() {
 }
 
 #[test]
+fn what_cannot_be_measured_is_refused_before_anything_is_built() {
+    let Ok(NetCommand::Bench(bench)) = parse("bench shares --with srd,nope") else { panic!() };
+    let why = bench.validate().unwrap_err().to_string();
+    assert!(why.contains("`nope` is not a contender; the contenders are srd, "), "{why}");
+    for (time, is_long) in
+        [("0", false), ("49ms", false), ("50ms", true), ("10s", true), ("11s", false)]
+    {
+        let Ok(NetCommand::Demo(demo)) = parse(&format!("demo --for {time}")) else { panic!() };
+        assert_eq!(demo.validate().is_ok(), is_long, "{time}");
+    }
+}
+
+#[test]
 fn a_fabric_is_built_as_the_options_say() {
     let line = "up --spines 8 --leaves 3 --hosts 5 --host-rate 1G --uplink-rate 500M --queue 64k \
                 --nic-queue 1M --mtu 1500 --seed 9 --linkdown-aware --extra 2 --rails 2";

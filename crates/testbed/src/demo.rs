@@ -23,6 +23,9 @@ const FLOWS: u64 = 8;
 const DIES: Duration = Duration::from_millis(1000);
 /// Buckets per column of the plot: 50 ms.
 const COLUMN_BUCKETS: usize = 5;
+/// Shortest failure, a column of the plot, and longest one.
+const DEAD_LEAST: Duration = Duration::from_nanos(BUCKET_NS * COLUMN_BUCKETS as u64);
+const DEAD_MOST: Duration = Duration::from_secs(10);
 /// Height of the plot in lines.
 const LINES: usize = 4;
 
@@ -41,14 +44,25 @@ pub struct DemoArgs {
     pub seed: u32,
 }
 
+impl DemoArgs {
+    /// Refuses a failure that the plot cannot show.
+    ///
+    /// # Errors
+    /// It is too short or too long.
+    pub fn validate(&self) -> Result {
+        if self.dead < DEAD_LEAST || self.dead > DEAD_MOST {
+            return Err(NetError::usage("--for must be from 50ms (a column of the plot) to 10s"));
+        }
+        Ok(())
+    }
+}
+
 /// Runs the demonstration.
 ///
 /// # Errors
 /// The fabric cannot be built, or a transfer fails.
 pub fn run(args: &DemoArgs) -> Result {
-    if args.dead > Duration::from_secs(10) {
-        return Err(NetError::usage("--for must be at most 10s"));
-    }
+    args.validate()?;
     let list: Vec<Contender> =
         args.with.iter().map(|n| Contender::parse(n)).collect::<Result<_>>()?;
     privileges_take()?;

@@ -17,13 +17,14 @@ const STANDS_IN_THE_WAY: &str = "\n\
      round trip of raw UDP (`raw-ping-spin` above) plus the provider is a lower bound of about \
      3.1 µs: more than 0.7 times the latency of Open MPI's own TCP, so that a process that sends \
      UDP through the kernel and is used through that provider cannot reach this goal.\n\nFlows of \
-     8 KiB and of 8 B: each post is one system call, because the provider rings the doorbell \
-     after every request and the packet leaves at once. If packets were held back to send several \
-     with one call, nobody would send the last ones while the program computes. TCP merges what \
-     is in its queue, and a TCP receiver copies once: here the \
-     kernel copies out of the packet, the engine to the posted buffer, and the provider to the \
-     program's. Of one rank's time in a flow of 8 KiB each way, the kernel has 55 %, libibverbs \
-     22 %, libc (mostly the provider's copy) 12 %, libfabric 7 %.\n";
+     8 KiB and of 8 B: the provider rings the doorbell after every request. Where the program was \
+     seen to poll soon after it posts, the second and further posts wait for that poll, or until \
+     they fill a burst or 8 µs have passed, and leave with one system call \
+     ([rules](../ARCHITECTURE.md#posts-that-wait)). TCP merges what is in its queue, too, and a \
+     TCP receiver copies once: here the kernel copies out of the packet, the engine to the posted \
+     buffer, and the provider to the program's. When each post was a system call of its own, the \
+     kernel had 55 % of one rank's time in a flow of 8 KiB each way, libibverbs 22 %, libc \
+     (mostly the provider's copy) 12 %, libfabric 7 %.\n";
 /// Percentiles of the samples.
 const PLACES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 /// The figures in the table, and their message sizes.

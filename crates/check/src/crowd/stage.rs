@@ -284,10 +284,13 @@ impl<'a> Stage<'a> {
             trace.line(self.now * 1000, measured.to_string());
             for (k, (bytes, m)) in measured.delivered.iter().zip(&self.members[1..]).enumerate() {
                 let contexts = m.engine.context_stats();
-                let own = contexts.first().map(|c| (c.rate_bytes_per_sec, c.srtt_ns));
-                let (rate, srtt_ns) = own.unwrap_or_default();
+                let Some(c) = contexts.first() else { continue };
+                let (rate, rtt, least) = (c.rate_bytes_per_sec, c.srtt_ns, c.rtt_ns_min);
+                let (inflight, most) = (c.inflight_bytes, c.inflight_bytes_max);
                 let text = format!(
-                    "sender {k}: {bytes} bytes arrived; {rate} bytes per second, srtt {srtt_ns} ns"
+                    "sender {k}: {bytes} bytes arrived; {rate} bytes per second, srtt {rtt} ns, \
+                     least {least} ns, {inflight} bytes of {most} in flight, credit {:?}",
+                    c.credit_bytes
                 );
                 trace.line(self.now * 1000, text);
             }

@@ -54,6 +54,7 @@ impl Stage<'_> {
                 bytes,
                 src,
                 dst,
+                path: 0,
                 honest: None,
                 job: None,
                 damaged: false,

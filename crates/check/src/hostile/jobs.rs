@@ -57,6 +57,9 @@ pub(super) struct Flow {
     pub bytes: u64,
     /// Number of these jobs.
     pub pieces: u64,
+    /// When its last job ended, and the longest time without such an end while a rail was down.
+    pub last_at: u64,
+    pub pause_ns: u64,
     /// Many of its jobs are refused, each for a different reason.
     pub faulty: bool,
     /// Its throughput is compared with that in the same world without the hostile side.
@@ -82,6 +85,8 @@ pub(super) struct Board {
     pub count_from: u64,
     /// End of the load phase: later successes do not count.
     pub load_until: u64,
+    /// While a rail is down.
+    pub rail_down: (u64, u64),
     pub wrong: Option<Violation>,
     pub packets: u64,
     pub received: u64,
@@ -126,6 +131,9 @@ impl Board {
         self.hash = fold(self.hash, u64::from(id) << 8 | status as u64, now << 20 ^ took);
         let f = &mut self.flows[flow];
         f.open = f.open.saturating_sub(1);
+        let (down, up) = self.rail_down;
+        let pause_ns = now.min(up).saturating_sub(f.last_at.max(down));
+        (f.pause_ns, f.last_at) = (f.pause_ns.max(pause_ns), now);
         let counts = now > self.count_from && now <= self.load_until;
         if honest && status == Status::Ok && counts {
             f.bytes += u64::from(len);

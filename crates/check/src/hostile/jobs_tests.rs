@@ -39,6 +39,8 @@ fn flow() -> Flow {
         open: 1,
         bytes: 0,
         pieces: 0,
+        last_at: 0,
+        pause_ns: 0,
         faulty: false,
         compared: true,
         ops: &[Opcode::Write],

@@ -20,6 +20,55 @@ const SEEN_MAX: usize = 64;
 const UNCHECKED_EVERY: u64 = 61;
 /// Most packets of one creep; more would leave no time for other lies.
 const CREEP_MAX: u32 = 300;
+/// Transmission numbers that are left out before one packet, by liars that do so.
+const LEFT_OUT: [u64; 4] = [0, 50, 500, 2_000];
+/// Silence after which the victim may forget grants: half of what the engine takes, because packets
+/// wait on the way.
+const SILENCE_LEAST_NS: u64 = 500_000;
+/// Unit in which grants are told and counted.
+const GRANT_UNIT_BYTES: u64 = wire::CREDIT_UNIT_BYTES as u64;
+
+/// What the victim granted to a liar, and what it may have earned.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grants {
+    /// Bytes granted, in all contexts.
+    pub bytes: u64,
+    /// Bytes of its reliable packets, each rounded up to the unit of grants.
+    pub earned_bytes: u64,
+    /// Times at which the victim may have forgotten what it had granted: a context began, or the
+    /// liar fell silent.
+    pub afresh: u64,
+    /// The victim's tag of the present context, and the counter of grants in its last packet.
+    tag: u32,
+    counter: u32,
+}
+
+impl Grants {
+    fn opened(&mut self, tag: u32) {
+        if tag != self.tag {
+            (self.tag, self.counter) = (tag, 0);
+            self.afresh += 1;
+        }
+    }
+
+    fn told(&mut self, counter: u32) {
+        let growth = counter.wrapping_sub(self.counter);
+        if growth <= u32::MAX / 2 {
+            self.bytes += u64::from(growth) * GRANT_UNIT_BYTES;
+            self.counter = counter;
+        }
+    }
+
+    /// Most bytes that these may have been granted by a receiver that lets them hold `ahead_bytes`
+    /// together beyond what each has sent. What is sent uses up grants, and so does what is left
+    /// out, as long as it is not more; what has arrived may be held once more, and all of it anew
+    /// whenever it may have been forgotten.
+    pub fn most_bytes(all: &[Self], ahead_bytes: u64) -> u64 {
+        let own = all.iter().map(|g| (2 + g.afresh) * g.earned_bytes).sum::<u64>();
+        own + all.iter().map(|g| g.afresh).sum::<u64>().max(1) * ahead_bytes
+    }
+}
+
 /// The lies that a liar prefers. Every liar sends all kinds, but each kind takes packets and time
 /// from the others: some work only in close succession, some only after many others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +116,13 @@ pub(super) struct Liar {
     /// Memory at the victim that it may write: queue pair and key.
     pub target: (u16, u32),
     out: Vec<Vec<u8>>,
+    /// It leaves out most transmission numbers, as if packets with them were lost.
+    pub leaves_out: bool,
     /// Packets sent.
     pub said: u64,
+    pub(super) grants: Grants,
+    /// When it last sent something.
+    sent_at_ns: u64,
     /// Packets of the next action that count as one.
     pub uncounted: u32,
 }
@@ -102,9 +156,21 @@ impl Liar {
             seen: VecDeque::new(),
             target: (0, 0),
             out: Vec::new(),
+            leaves_out: false,
             said: 0,
+            grants: Grants::default(),
+            sent_at_ns: 0,
             uncounted: 0,
         }
+    }
+
+    /// Notes when packets are sent: the victim forgets grants after a silence.
+    pub fn turn(&mut self, now_ns: u64) {
+        if self.out.is_empty() {
+            return;
+        }
+        self.grants.afresh += u64::from(now_ns - self.sent_at_ns > SILENCE_LEAST_NS);
+        self.sent_at_ns = now_ns;
     }
 
     /// Removes the packets to be sent.
@@ -118,6 +184,7 @@ impl Liar {
         let Ok((p, _)) = wire::parse(bytes, &mut ack) else { return };
         match p.body {
             Body::Open(o) => {
+                self.grants.opened(o.tag);
                 self.tag = o.tag;
                 self.highest = o.psn_start;
                 let params = self.params(d, o.tag, false);
@@ -127,6 +194,7 @@ impl Liar {
                 return;
             }
             Body::OpenAck(o) if o.echo_tag == self.own_tag => {
+                self.grants.opened(o.tag);
                 self.tag = o.tag;
                 self.highest = o.psn_start;
                 self.window = o.window;
@@ -156,6 +224,7 @@ impl Liar {
         }
         if let Some(a) = p.ack {
             self.told = a.cum;
+            self.grants.told(a.credit);
         }
         if p.header.kind.is_reliable() && (p.header.psn.wrapping_sub(self.highest) as i32) >= 0 {
             self.highest = p.header.psn.wrapping_add(1);
@@ -173,7 +242,8 @@ impl Liar {
 
     /// Sends something unprompted.
     pub fn act(&mut self, d: &mut Draw) {
-        if self.tag == 0 || d.percent(2) {
+        // A new context would hold grants of its own.
+        if self.tag == 0 || !self.leaves_out && d.percent(2) {
             if d.percent(20) {
                 self.incarnation = d.bits();
                 self.own_tag = d.bits() as u32 | 1;
@@ -182,7 +252,7 @@ impl Liar {
             let params = self.params(d, 0, wild);
             return self.say(d, Body::Open(params), None, 0);
         }
-        if self.trade == Trade::Claims && d.percent(90) {
+        if self.trade == Trade::Claims && (self.leaves_out || d.percent(90)) {
             return self.say(d, Body::Tombstone, None, 0);
         }
         if d.percent(40) {
@@ -387,7 +457,8 @@ impl Liar {
     pub(super) fn say(&mut self, d: &mut Draw, body: Body, ack: Option<&AckBlock>, payload: u16) {
         let kind = body.kind();
         let ack = ack.filter(|_| kind.may_carry_ack());
-        self.tx_num = self.tx_num.wrapping_add(1);
+        let left_out = if self.leaves_out { d.pick(&LEFT_OUT) } else { 0 };
+        self.tx_num = self.tx_num.wrapping_add(1 + left_out);
         let mut psn = self.psn;
         let claims = self.trade == Trade::Claims;
         if kind.is_reliable() && claims {
@@ -440,6 +511,9 @@ impl Liar {
         wire::emit(&packet, &mut bytes);
         bytes.resize(bytes.len() + usize::from(payload), 0xEE);
         wire::stamp(&mut bytes);
+        if kind.is_reliable() {
+            self.grants.earned_bytes += (bytes.len() as u64).next_multiple_of(GRANT_UNIT_BYTES);
+        }
         self.said += 1;
         self.out.push(bytes);
     }

@@ -131,6 +131,35 @@ fn who_claims_sends_numbers_in_order_and_nothing_else() {
 }
 
 #[test]
+fn who_leaves_out_numbers_earns_what_it_sent() {
+    let (mut d, mut liar) = met(1, (Mode::Random, true));
+    (liar.leaves_out, liar.grants) = (true, Grants::default());
+    drop(said(&mut liar));
+    (0..300).for_each(|_| liar.act(&mut d));
+    let all = said(&mut liar);
+    assert!(all.iter().all(|(_, body, _)| *body == Body::Tombstone), "claims and nothing else");
+    let numbers: Vec<u32> = all.iter().map(|(header, ..)| header.tx_num).collect();
+    let steps: Vec<u32> = numbers.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
+    assert!(steps.contains(&1) && steps.contains(&2_001), "{steps:?}");
+    assert_eq!(liar.grants.earned_bytes, 300 * 64, "each is at most a unit");
+}
+
+#[test]
+fn grants_are_counted_over_contexts_and_bounded_by_what_was_sent() {
+    let mut g = Grants { earned_bytes: 1_000, ..Grants::default() };
+    g.opened(7);
+    [5, 5, 9, 8].into_iter().for_each(|counter| g.told(counter));
+    assert_eq!(g.bytes, 9 * GRANT_UNIT_BYTES, "an old counter is no grant");
+    g.opened(7);
+    g.opened(8);
+    g.told(2);
+    assert_eq!((g.bytes, g.afresh), (11 * GRANT_UNIT_BYTES, 2));
+    assert_eq!(Grants::most_bytes(&[g], 50), 4 * 1_000 + 2 * 50);
+    let silent = Grants::default();
+    assert_eq!(Grants::most_bytes(&[g, silent], 50), 4 * 1_000 + 2 * 50, "one allowance for all");
+}
+
+#[test]
 fn a_true_block_tells_what_has_arrived_and_a_false_one_does_not() {
     let (mut d, mut liar) = met(2, (Mode::Random, false));
     (40..50).for_each(|psn| liar.hear(&mut d, &packet(Body::Send(message(psn)), psn, MTU)));

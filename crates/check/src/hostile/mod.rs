@@ -11,6 +11,7 @@
 mod dead;
 mod flood;
 mod jobs;
+mod joined;
 mod liar;
 mod liar_acks;
 mod mutate;
@@ -26,6 +27,8 @@ use crate::class::Class;
 use crate::ledger::{Oracle, Tally};
 use crate::packet::Datagram;
 use crate::world::{Options, Outcome};
+pub(crate) use joined::JOINED_EACH;
+use liar::Grants;
 #[cfg(feature = "sealed")]
 pub(crate) use mutate::mutate;
 pub(crate) use plan::draw;
@@ -44,6 +47,8 @@ const TO_DEAD_PERCENT: u64 = 5;
 /// Most of a receiver's line that one sender may hold unused with credits, in microseconds
 /// (`GRANT_AHEAD` of the core).
 const GRANTED_US: u64 = 200;
+/// Full packets that liars may be granted beside that: one grant is larger than what is left.
+const GRANTED_PKTS: u64 = 64;
 /// Jobs needed for a comparison of throughputs; fewer are not significant.
 const PIECES_MIN: u64 = 100;
 /// Least believed RTT as a share of the true one, in percent, whatever the peer reports.
@@ -138,12 +143,14 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
         stage.board.fail(now, Oracle::Liveness, what);
     }
     memory_check(plan, stage);
+    grants_check(plan, stage);
     if plan.class == Class::Liar
         && let Some(what) = secrets::check(plan)
     {
         stage.board.fail(now, Oracle::Secrets, what);
     }
     narrow::end_check(plan, stage);
+    joined::end_check(plan, stage);
     if plan.class == Class::Late && stage.net.dropped == 0 {
         let (copies, packets) = (stage.copies(), stage.board.packets);
         if copies * 100 > packets * COPIES_PERCENT {
@@ -173,6 +180,24 @@ fn belief_check(stage: &mut Stage) {
         let what =
             format!("the RTT estimate is {ns} ns, but no round trip takes less than {floor} ns");
         stage.board.fail(stage.now, Oracle::Belief, what);
+    }
+}
+
+/// Checks what a liar was granted that leaves out transmission numbers, as if it had sent what
+/// nobody has seen.
+fn grants_check(plan: &Plan, stage: &mut Stage) {
+    if !plan.leaves_out || stage.liars.is_empty() {
+        return;
+    }
+    let all: Vec<_> = stage.liars.iter().map(|l| l.grants).collect();
+    let granted: u64 = all.iter().map(|g| g.bytes).sum();
+    let ahead = GRANTED_US * plan::BYTES_PER_US + GRANTED_PKTS * u64::from(plan.config.mtu);
+    let most = Grants::most_bytes(&all, ahead);
+    if granted > most {
+        let sent: u64 = all.iter().map(|g| g.earned_bytes).sum();
+        let what =
+            format!("{granted} bytes were granted to liars that sent {sent}: at most {most}");
+        stage.board.fail(stage.now, Oracle::Limits, what);
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Gram {
     pub src: IpAddr,
     /// Destination.
     pub dst: Endpoint,
+    /// Path that it takes.
+    pub path: u8,
     /// Index of the member whose engine made it; `None`: a liar or a stranger made it.
     pub honest: Option<usize>,
     /// The job that its payload belongs to.
@@ -139,7 +141,16 @@ mod tests {
     fn gram(to: u32, len: usize) -> Gram {
         let dst = endpoint_of(to, 0);
         let (bytes, src) = (vec![0; len], endpoint_of(0, 0).ip);
-        Gram { bytes, src, dst, honest: Some(0), job: None, damaged: false, waits_since: None }
+        Gram {
+            bytes,
+            src,
+            dst,
+            path: 0,
+            honest: Some(0),
+            job: None,
+            damaged: false,
+            waits_since: None,
+        }
     }
 
     /// When the datagrams arrive.

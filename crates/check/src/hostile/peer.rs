@@ -437,6 +437,7 @@ impl TxSink for Emitter<'_> {
             bytes,
             src: self.ip,
             dst: t.dst,
+            path: t.path,
             honest: Some(self.id),
             job,
             damaged: false,

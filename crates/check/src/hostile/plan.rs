@@ -1,5 +1,6 @@
 //! What a hostile world is made of: drawn from its seed before time starts.
 
+use super::joined::RailDown;
 use super::narrow::{self, Narrow};
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
@@ -75,8 +76,12 @@ pub struct Plan {
     pub liar_slots: u8,
     /// The liar claims that it has much to send.
     pub claims: bool,
+    /// And it leaves out transmission numbers, as if packets with them were lost.
+    pub leaves_out: bool,
     /// The way that worlds of the class `Narrow` have.
     pub narrow: Option<Narrow>,
+    /// The cable that goes down in worlds of the class `RailDown`.
+    pub rail_down: Option<RailDown>,
 }
 
 /// Bytes per microsecond of every cable: 10 Gb/s.
@@ -94,7 +99,11 @@ pub(crate) fn draw(seed: u64, bytes: &[u8], allowed: Classes) -> Option<Plan> {
         None => Draw::new(seed, stream::HOSTILE, 1).percent(SHARE),
         Some(first) => first & 1 == 1,
     };
-    let mut plan = wanted.then(|| plan(&mut d)).filter(|p| allowed.has(p.class))?;
+    let mut plan = wanted.then(|| plan(&mut d))?;
+    RailDown::draw(seed, &mut plan);
+    if !allowed.has(plan.class) {
+        return None;
+    }
     if let Some(packets) = burst_draw(seed) {
         plan.config.burst_packets = packets;
     }
@@ -151,7 +160,9 @@ fn plan(d: &mut Draw) -> Plan {
         mixed: false,
         liar_slots: 1,
         claims: false,
+        leaves_out: false,
         narrow,
+        rail_down: None,
     };
     if class == Class::Dead {
         // Until the dead have been given up, and longer.
@@ -184,6 +195,9 @@ fn plan(d: &mut Draw) -> Plan {
             // what honest ones keep then is not known well enough to be compared.
             plan.liar_slots = 1;
         }
+        plan.leaves_out = plan.claims && d.percent(50);
+        // Only who allocates its link can be deceived about what was sent.
+        plan.config.rate.credits |= plan.leaves_out;
     }
     plan
 }

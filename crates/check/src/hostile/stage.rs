@@ -52,21 +52,25 @@ pub(super) struct Stage<'a> {
     pub to_dead_at_last: u64,
     pub trace: Option<Box<Trace>>,
     rails: usize,
+    /// Cables of each host.
+    cables: usize,
 }
 
 impl<'a> Stage<'a> {
     pub fn new(plan: &'a Plan, seed: u64, bytes: &[u8], alone: bool) -> Self {
         let draw = Draw::with_bytes(seed, stream::HOSTILE, 2, bytes);
         let rails = if plan.class == Class::Rails { 2 } else { 1 };
+        let cables = if plan.rail_down.is_some() { 2 } else { rails };
         let mut s = Self {
             plan,
-            net: Net::new(rails * (plan.honest + 3 + plan.dead_hosts()), BYTES_PER_US, DELAY_NS),
+            net: Net::new(cables * (plan.honest + 3 + plan.dead_hosts()), BYTES_PER_US, DELAY_NS),
             peers: Vec::new(),
             liars: Vec::new(),
             mutants: Vec::new(),
             board: Board {
                 count_from: plan.dies_ns(),
                 load_until: plan.load_ns,
+                rail_down: plan.rail_down.map_or((0, 0), |down| down.span()),
                 ..Board::default()
             },
             draw,
@@ -81,6 +85,7 @@ impl<'a> Stage<'a> {
             to_dead_at_last: 0,
             trace: None,
             rails,
+            cables,
         };
         s.cast();
         s
@@ -88,7 +93,7 @@ impl<'a> Stage<'a> {
 
     pub(super) fn peer_add(&mut self, host: usize, rail: usize, slot: u8) -> usize {
         let id = self.peers.len();
-        let place = (host * self.rails + rail, ip_of(host, rail));
+        let place = (host * self.cables + rail, ip_of(host, rail));
         self.peers.push(Peer::new(self.plan, id, place, slot, self.now));
         id
     }
@@ -111,6 +116,7 @@ impl<'a> Stage<'a> {
         match plan.class {
             Class::Liar if !self.alone => self.cast_liar(),
             Class::Dead => self.cast_dead(),
+            Class::RailDown => self.cast_joined(),
             Class::Busy => {
                 // A peer that does not exist: this must be told, however busy the socket is.
                 let flow = self.flow_add(0, usize::MAX, 1, false);
@@ -159,6 +165,7 @@ impl<'a> Stage<'a> {
             let at = Endpoint { ip: ip_of(host, 0), port: PORT_BASE_DEFAULT + u16::from(slot) };
             let manner = (plan.mode, plan.claims);
             let mut liar = Liar::new(at, host, manner, plan.config.mtu, &mut self.draw);
+            liar.leaves_out = plan.leaves_out;
             liar.target = (self.peers[0].other.qpn.0, self.peers[0].other.key.0);
             self.liars.push(liar);
             self.peers[0].ah(self.now, at.ip);
@@ -297,6 +304,14 @@ impl<'a> Stage<'a> {
                     continue;
                 }
             }
+            let (mut host, mut to) = (host, to);
+            if let Some(down) = &self.plan.rail_down {
+                if down.loses(self.now, (host / 2, to / 2), gram.path) {
+                    continue;
+                }
+                host += usize::from(gram.path % 2);
+                to += usize::from(gram.path % 2);
+            }
             self.net.send(self.now, host, to, gram);
         }
     }
@@ -333,6 +348,7 @@ impl<'a> Stage<'a> {
     }
 
     fn liar_flush(&mut self, k: usize) {
+        self.liars[k].turn(self.now);
         let (at, host, dst) = (self.liars[k].at, self.liars[k].host, self.peers[0].at);
         let out: Vec<Vec<u8>> = self.liars[k].out().collect();
         for bytes in out {
@@ -347,6 +363,7 @@ impl<'a> Stage<'a> {
                 bytes,
                 src: at.ip,
                 dst,
+                path: 0,
                 honest: None,
                 job: None,
                 damaged: false,

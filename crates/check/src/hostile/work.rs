@@ -41,6 +41,8 @@ impl Stage<'_> {
             open: 0,
             bytes: 0,
             pieces: 0,
+            last_at: 0,
+            pause_ns: 0,
             ops: if honest { HONEST } else { HOSTILE },
             len: mtu * self.plan.packets,
         });

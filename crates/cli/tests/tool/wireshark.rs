@@ -44,6 +44,8 @@ pub fn fields(
     tshark.env("HOME", &s.0).env("WIRESHARK_CONFIG_DIR", s.path("in"));
     tshark.args(["-X", &format!("lua_script:{script}"), "-r", capture, "-T", "fields"]);
     tshark.args(["-E", "separator=;", "-E", "aggregator=,", "-Y", filter]);
+    // A path may have a port that another protocol claims.
+    tshark.args(["-o", "udp.try_heuristic_first:TRUE"]);
     for field in fields {
         tshark.args(["-e", field]);
     }

@@ -201,7 +201,8 @@ impl<O: Observer> Engine<O> {
         if echo_tag != c.handshake().local_tag() || !c.handshake().knows_peer() || nonce == 0 {
             return Err(DropReason::BadHandshake);
         }
-        self.open_ack_send(ci, nonce, 0);
+        let near = self.paths.get(self.contexts.get(ci).way()).paths.heard();
+        self.open_ack_send(ci, nonce, 0, near);
         Ok(Rx::Done)
     }
 

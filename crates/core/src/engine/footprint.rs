@@ -64,7 +64,7 @@ impl EngineConfig {
             + Handshake::held_bytes_max()
             + Window::held_bytes_max(self)
             + size_of::<PathEntry>()
-            + PathContext::held_bytes_max(usize::from(self.path.paths))
+            + PathContext::held_bytes_max(usize::from(self.path.paths), self.path.rails)
             + PathMtu::held_bytes_max()
     }
 }

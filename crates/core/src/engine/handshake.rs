@@ -114,6 +114,7 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let max = self.shared.cfg.loss.rto_max.max(retry);
         let lens = self.open_lens(ci);
+        let near = Some(self.open_rail(ci));
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.state(), ContextState::Opening, "who opens says so");
         c.handshake_mut().open_sent(now, retry, max);
@@ -121,7 +122,8 @@ impl<O: Observer> Engine<O> {
         for padded_len in lens {
             self.shared.counters.opens_sent += 1;
             let body = Body::Open(params);
-            let mut open = Control { padded_len, ..Control::of_none(peer, PeerTag::NONE, body) };
+            let mut open =
+                Control { padded_len, near, ..Control::of_none(peer, PeerTag::NONE, body) };
             if self.shared.cfg.seals {
                 open.tx_num = self.contexts.get_mut(ci).tx_num_take();
             }
@@ -136,6 +138,18 @@ impl<O: Observer> Engine<O> {
             self.context_event(now, ci, from);
             self.open_send(now, ci);
         }
+    }
+
+    /// The rail of the next Open. The first one takes the first rail that is in use, and each
+    /// repetition the next one: a peer that has only the first network needs one Open, and a rail
+    /// that is dead costs one.
+    fn open_rail(&self, ci: Ctx) -> u8 {
+        let c = self.contexts.get(ci);
+        let rails = self.shared.cfg.path.rails;
+        debug_assert!(rails > 0, "a device has a network");
+        let paths = &self.paths.get(c.way()).paths;
+        let first = (0..rails).find(|&rail| !paths.rail_is_out(rail)).unwrap_or(0);
+        (first + c.handshake().round() % rails) % rails
     }
 
     /// Opens a context again when work is posted to a peer that accepted our Open and has not used
@@ -178,7 +192,7 @@ impl<O: Observer> Engine<O> {
             return Err(DropReason::BadHandshake);
         }
         if !can_serve(p) {
-            self.open_refuse(now, from, PeerTag(p.tag), CloseCode::BadParams);
+            self.open_refuse(now, from, PeerTag(p.tag), CloseCode::BadParams, Some(h.path));
             return Err(DropReason::BadHandshake);
         }
         let sealed = h.flags.has(Flags::SEALED);
@@ -186,17 +200,17 @@ impl<O: Observer> Engine<O> {
             if self.contexts.get(ci).limits().sealed && !sealed {
                 return Err(DropReason::Unsealed);
             }
-            return self.open_again(now, ci, from, p, size, sealed);
+            return self.open_again(now, ci, from, h, p, size);
         }
         let claim =
             Claim { who: from, tag: PeerTag(p.tag), incarnation: p.incarnation, against: 0 };
         let asks = self.contexts.is_nearly_full()
             || self.contexts.origins.asks_proof(from.ip, &self.shared.cfg);
         if asks && !planted!(CookieNever) && !self.cookies.check(now, &claim, p.cookie) {
-            self.challenge(now, &claim);
+            self.challenge(now, &claim, h.path);
             return Ok(Rx::Done);
         }
-        self.open_accept(now, from, p, size, sealed)
+        self.open_accept(now, from, h, p, size)
     }
 
     /// Handles an Open from a peer with which a context exists.
@@ -205,15 +219,16 @@ impl<O: Observer> Engine<O> {
         now: Time,
         ci: Ctx,
         from: Endpoint,
+        h: &Header,
         p: &OpenParams,
         size: Option<u16>,
-        sealed: bool,
     ) -> Result<Rx, DropReason> {
+        let sealed = h.flags.has(Flags::SEALED);
         let c = self.contexts.get(ci);
         let same = c.handshake().is_with(PeerTag(p.tag), p.incarnation);
         if planted!(RestartContinues) && c.state() == ContextState::Open {
             self.contexts.get_mut(ci).handshake_mut().peer_is(PeerTag(p.tag), p.incarnation);
-            self.open_answer(ci, size);
+            self.open_answer(ci, size, h.path);
             return Ok(Rx::Done);
         }
         // Both sides opened at the same time, and this is the first Open of the peer. It is
@@ -224,13 +239,16 @@ impl<O: Observer> Engine<O> {
             if !same {
                 self.peer_params_set(ci, p, sealed);
             }
-            self.open_answer(ci, size);
+            // The first answer may have died on a rail that works in the other direction only.
+            let elsewhere = same && self.shared.cfg.path.rails > 1;
+            let step = if elsewhere { self.shared.rng.below(2) as u8 } else { 0 };
+            self.open_answer(ci, size, h.path.wrapping_add(step));
             return Ok(Rx::Done);
         }
         let against = c.handshake().tags_both();
         let claim = Claim { who: from, tag: PeerTag(p.tag), incarnation: p.incarnation, against };
         if !self.cookies.check(now, &claim, p.cookie) && !planted!(RestartUnproven) {
-            self.challenge(now, &claim);
+            self.challenge(now, &claim, h.path);
             return Ok(Rx::Done);
         }
         // Proven: the peer has lost the old context, or has closed it as we asked.
@@ -255,10 +273,10 @@ impl<O: Observer> Engine<O> {
             // Work of which nothing was sent is sent in the new context.
             Some(ci) => {
                 self.peer_params_set(ci, p, sealed);
-                self.open_answer(ci, size);
+                self.open_answer(ci, size, h.path);
                 Ok(Rx::Done)
             }
-            None => self.open_accept(now, from, p, size, sealed),
+            None => self.open_accept(now, from, h, p, size),
         }
     }
 
@@ -266,9 +284,9 @@ impl<O: Observer> Engine<O> {
         &mut self,
         now: Time,
         from: Endpoint,
+        h: &Header,
         p: &OpenParams,
         size: Option<u16>,
-        sealed: bool,
     ) -> Result<Rx, DropReason> {
         let crowded = self.contexts.origins.is_full(from.ip, &self.shared.cfg);
         let made = if crowded {
@@ -278,11 +296,11 @@ impl<O: Observer> Engine<O> {
             self.context_create(now, from, ContextState::HalfOpen)
         };
         let Some(ci) = made else {
-            self.open_refuse(now, from, PeerTag(p.tag), CloseCode::NoRoom);
+            self.open_refuse(now, from, PeerTag(p.tag), CloseCode::NoRoom, Some(h.path));
             return Err(DropReason::NoRoom);
         };
-        self.peer_params_set(ci, p, sealed);
-        self.open_answer(ci, size);
+        self.peer_params_set(ci, p, h.flags.has(Flags::SEALED));
+        self.open_answer(ci, size, h.path);
         self.half_open_arm(now, ci);
         Ok(Rx::Done)
     }
@@ -295,19 +313,26 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    pub(crate) fn open_refuse(&mut self, now: Time, to: Endpoint, tag: PeerTag, code: CloseCode) {
-        self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 });
+    pub(crate) fn open_refuse(
+        &mut self,
+        now: Time,
+        to: Endpoint,
+        tag: PeerTag,
+        code: CloseCode,
+        near: Option<u8>,
+    ) {
+        self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 }, near);
     }
 
     /// Answers an Open. `size`: the packet size that the Open proves if it was not a full one; the
     /// answer is then as long as the Open.
-    fn open_answer(&mut self, ci: Ctx, size: Option<u16>) {
+    fn open_answer(&mut self, ci: Ctx, size: Option<u16>, near: u8) {
         self.narrow_heard(ci, size);
         if self.contexts.get(ci).handshake().anew_waits() {
             return;
         }
         let len = size.map_or(0, |s| s.saturating_add(srd_wire::OVERHEAD_BYTES as u16));
-        self.open_ack_send(ci, 0, len);
+        self.open_ack_send(ci, 0, len, near);
     }
 
     fn peer_params_set(&mut self, ci: Ctx, p: &OpenParams, sealed: bool) {

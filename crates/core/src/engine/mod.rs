@@ -229,8 +229,14 @@ impl<O: Observer> Engine<O> {
         if waiting {
             return Time(0);
         }
-        let next = self.shared.timers.next().min(self.shared.rx.granter.next());
+        let next = self.next_timer();
         if self.shared.out.has_ready() { next.min(self.shared.port.opens_at()) } else { next }
+    }
+
+    /// When the next timer fires, whatever [`Self::poll_transmit`] has to do before: for a driver
+    /// whose network takes no packets now (`Time::NEVER`: no timer is set).
+    pub fn next_timer(&self) -> Time {
+        self.shared.timers.next().min(self.shared.rx.granter.next())
     }
 
     /// Whether all that [`Self::next_timeout`] asks for by `now` is to recalculate timers: nothing
@@ -240,7 +246,7 @@ impl<O: Observer> Engine<O> {
         let out = &self.shared.out;
         let idle = out.has_rearms() && out.has_only_rearms() && !out.has_ready();
         let telling = self.shared.rx.host.is_telling() || !self.strangers.is_empty();
-        idle && !telling && self.shared.timers.next().min(self.shared.rx.granter.next()) > now
+        idle && !telling && self.next_timer() > now
     }
 
     /// Fires the timers with deadlines up to `now`, the earliest first. Every packet that has
@@ -313,11 +319,24 @@ impl<O: Observer> Engine<O> {
 
     /// Takes the next completion of `cq`. Its slot stays reserved until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
-        let c = self.objects.cqs.get_mut(cq)?.pop();
-        if let Some(Completion { kind: CompletionKind::Send(h, _), .. }) = c {
+        self.cq_next(cq).copied()
+    }
+
+    /// As [`Engine::cq_poll`], for a caller that reads the completion at once: completions are
+    /// large, and this one is not copied.
+    #[inline]
+    pub fn cq_next(&mut self, cq: CqId) -> Option<&Completion> {
+        let c = self.objects.cqs.get_mut(cq)?.pop()?;
+        if let Completion { kind: CompletionKind::Send(h, _), .. } = *c {
             self.objects.wrs.give_back(h);
         }
-        c
+        Some(c)
+    }
+
+    /// Whether [`Engine::cq_poll`] would find a completion.
+    #[inline]
+    pub fn cq_waits(&self, cq: CqId) -> bool {
+        self.objects.cqs.get(cq).is_some_and(|cq| cq.waits())
     }
 
     /// Releases the slots of `n` polled completions, which makes room for new posts.

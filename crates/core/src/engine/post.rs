@@ -76,6 +76,15 @@ impl<O: Observer> Engine<O> {
         Ok(i)
     }
 
+    /// Whether packets are in flight to the engine of this queue pair at the handle's address: to
+    /// the context that was last used through the handle.
+    pub fn has_in_flight(&self, ah: AhId, dst_qpn: Qpn) -> bool {
+        let port = self.shared.cfg.port_base + u16::from(dst_qpn.slot());
+        let last = self.objects.ahs.get(ah).and_then(|ah| ah.last);
+        let context = last.and_then(|last| self.context_last(last, port));
+        context.and_then(Context::win).is_some_and(|win| win.board.in_flight() > 0)
+    }
+
     /// The context to `port` at the handle's address, created if needed, with window state leased.
     #[cold]
     fn context_through(&mut self, now: Time, id: AhId, ah: Ah, port: u16) -> Option<Ctx> {

@@ -72,7 +72,7 @@ impl<O: Observer> Engine<O> {
         // knows.
         let nonce = if let Body::Challenge { cookie, .. } = *body { cookie } else { 0 };
         let reset = Body::Reset { echo_tag: h.dst_tag, code, nonce };
-        self.stranger_refuse(now, from, PeerTag::NONE, reset);
+        self.stranger_refuse(now, from, PeerTag::NONE, reset, Some(h.path));
     }
 
     /// Sends a Reset to a stranger, unless the rate limit of Resets is reached. One address cannot
@@ -83,6 +83,7 @@ impl<O: Observer> Engine<O> {
         to: Endpoint,
         dst_tag: PeerTag,
         reset: Body,
+        near: Option<u8>,
     ) {
         debug_assert!(matches!(reset, Body::Reset { .. }), "a refusal: {reset:?}");
         let who = Claimant::of(to.ip);
@@ -90,7 +91,7 @@ impl<O: Observer> Engine<O> {
             self.shared.counters.control_dropped += 1;
             return;
         }
-        if self.stranger_tell(to, dst_tag, reset) {
+        if self.stranger_tell(to, dst_tag, reset, near) {
             self.strangers.resets.take(now, who);
             self.shared.counters.resets_sent += 1;
         }
@@ -104,13 +105,13 @@ impl<O: Observer> Engine<O> {
         }
         let code = if self.gone { CloseCode::GoingAway } else { CloseCode::UnknownTag };
         let reset = Body::Reset { echo_tag: tag, code, nonce: 0 };
-        self.stranger_refuse(now, from, PeerTag::NONE, reset);
+        self.stranger_refuse(now, from, PeerTag::NONE, reset, None);
     }
 
     /// Answers the Open or SealedOpen of a peer, which asked for the tag `tag`, that its manner of
     /// sealing does not suit this device.
     pub fn seal_refuse(&mut self, now: Time, from: Endpoint, tag: u32, code: CloseCode) {
-        self.open_refuse(now, from, PeerTag(tag), code);
+        self.open_refuse(now, from, PeerTag(tag), code, None);
     }
 
     /// Whether a context has this tag.
@@ -120,21 +121,28 @@ impl<O: Observer> Engine<O> {
 
     /// Sends a Challenge to a stranger: it must prove that it receives at the address from which it
     /// opens.
-    pub(crate) fn challenge(&mut self, now: Time, claim: &Claim) {
+    pub(crate) fn challenge(&mut self, now: Time, claim: &Claim, path: u8) {
         let cookie = self.cookies.make(now, claim);
         let body = Body::Challenge { echo_tag: claim.tag.0, cookie };
-        if self.stranger_tell(claim.who, claim.tag, body) {
+        if self.stranger_tell(claim.who, claim.tag, body, Some(path)) {
             self.shared.counters.challenges_sent += 1;
         }
     }
 
-    fn stranger_tell(&mut self, dst: Endpoint, dst_tag: PeerTag, body: Body) -> bool {
+    /// Queues an answer to a packet that came by the path `near`, if that is known.
+    fn stranger_tell(
+        &mut self,
+        dst: Endpoint,
+        dst_tag: PeerTag,
+        body: Body,
+        near: Option<u8>,
+    ) -> bool {
         let queue = &mut self.strangers.queue;
         if queue.len() >= STRANGERS_QUEUE_MAX {
             self.shared.counters.control_dropped += 1;
             return false;
         }
-        queue.push_back(Control::of_none(dst, dst_tag, body));
+        queue.push_back(Control { near, ..Control::of_none(dst, dst_tag, body) });
         debug_assert!(queue.len() <= STRANGERS_QUEUE_MAX, "a bounded queue");
         true
     }

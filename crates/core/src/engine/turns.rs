@@ -12,11 +12,13 @@ use crate::peer::{ContextState, Numbered};
 use crate::psn::{Psn, TxNum};
 use crate::time::Time;
 use crate::tx::Out;
+use core::net::IpAddr;
 use srd_wire::{Backlog, Body, Flags, Header, OpenParams, Packet, PacketType};
 
 impl<O: Observer> Engine<O> {
     /// Sends up to `most` handshake packets: our own first, then answers. Each takes a random path,
-    /// so that a dead path costs one try.
+    /// so that a dead path costs one try. Of several rails, our own take one after the other, and
+    /// answers the one by which the question came.
     pub(crate) fn emit_control(&mut self, now: Time, most: usize, out: &mut Out<'_, impl TxSink>) {
         let enough = out.left.saturating_sub(most);
         while out.left > enough {
@@ -26,10 +28,10 @@ impl<O: Observer> Engine<O> {
             }
             let Some(ci) = self.shared.out.answer_pop() else { return };
             let answer = self.contexts.find_mut(ci).and_then(|c| c.handshake_mut().answer_take());
-            let Some(AnswerOut { echo_tag, cookie, padded_len }) = answer else { continue };
+            let Some(AnswerOut { echo_tag, cookie, padded_len, near }) = answer else { continue };
             debug_assert!(echo_tag != PeerTag::NONE, "an answer says whom it answers");
             let params = OpenParams { echo_tag: echo_tag.0, cookie, ..self.open_params(ci) };
-            let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len);
+            let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len, near);
             self.emit_one(now, &open_ack, out);
         }
     }
@@ -97,6 +99,10 @@ impl<O: Observer> Engine<O> {
     fn emit_one(&mut self, now: Time, c: &Control, out: &mut Out<'_, impl TxSink>) {
         let paths = self.shared.cfg.path.paths;
         let path = self.paths.denials.draw(&c.dst.ip, paths, &mut self.shared.rng);
+        let path = match c.near {
+            Some(near) if self.shared.cfg.path.rails > 1 => self.path_near(&c.dst.ip, path, near),
+            _ => path,
+        };
         let checked = self.shared.cfg.integrity != Integrity::Off;
         let header = Header {
             kind: c.body.kind(),
@@ -118,6 +124,18 @@ impl<O: Observer> Engine<O> {
         self.shared.counters.tx_bytes += bytes as u64;
         let padded_len = c.padded_len;
         out.push(&Transmit { dst: c.dst, path, packet, payload: None, padded_len });
+    }
+
+    /// A path close to `path` of the same rail as `near`, unless it is denied.
+    #[cold]
+    fn path_near(&self, ip: &IpAddr, path: u8, near: u8) -> u8 {
+        let paths = self.shared.cfg.path.paths;
+        let rails = u16::from(self.shared.cfg.path.rails).min(paths);
+        let first = u16::from(path) - u16::from(path) % rails;
+        let same = first + u16::from(near) % rails;
+        let same = if same < paths { same } else { same - rails } as u8;
+        debug_assert!(u16::from(same) < paths, "a path of the table");
+        if self.paths.denials.get(ip).has(same) { path } else { same }
     }
 
     /// Sends a Close. The context may have no window state.

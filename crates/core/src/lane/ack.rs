@@ -61,6 +61,7 @@ impl<O: Observer> Lane<'_, O> {
         };
         // The share may be less than a packet: the peer then sends a packet in more than a round
         // trip.
+        self.shared.rx.host.senders_set(self.shared.rx.flows.senders());
         match self.shared.rx.host.budget(self.way.paths.rtt_min()) {
             Some(bytes) => buffers.min(self.budget_share(bytes)),
             None => buffers,
@@ -87,6 +88,6 @@ impl<O: Observer> Lane<'_, O> {
         if planted!(VerdictToldOnce) {
             self.win.verdicts.clear();
         }
-        self.way.paths.ack_sent(self.now, path, tx_num.low().0 as u16);
+        self.way.paths.ack_sent(self.now, self.ci, path, tx_num.low().0 as u16);
     }
 }

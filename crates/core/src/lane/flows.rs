@@ -42,6 +42,8 @@ pub(crate) struct Flows {
     networks: Vec<u32>,
     /// Parts into which the budget is divided.
     parts: u32,
+    /// Contexts that have a share.
+    senders: u32,
     /// The longest time for which a share can be paid in advance.
     longest: Span,
     /// Time in nanoseconds for which a byte of payload pays.
@@ -60,6 +62,7 @@ impl Flows {
             addresses: Vec::new(),
             networks: Vec::new(),
             parts: 0,
+            senders: 0,
             longest,
             byte_ns: longest.0 / u64::from(CLAIM_PKTS * u32::from(cfg.mtu)) + 1,
             struck_at: now,
@@ -111,6 +114,7 @@ impl Flows {
         let address = &mut self.addresses[way.index()];
         let was = address.flows;
         address.flows = if begins { was + 1 } else { was - 1 };
+        self.senders = if begins { self.senders + 1 } else { self.senders - 1 };
         let alone = was.min(address.flows) == 0;
         debug_assert!(address.flows as usize <= self.flows.len(), "no more than contexts");
         if planted!(ClaimBelieved) {
@@ -142,6 +146,11 @@ impl Flows {
         debug_assert!(all > 0 && addresses > 0 && flows > 0, "it shares with itself at least");
         let of_budget = u64::from(budget) * u64::from(parts(addresses)) / u64::from(all);
         (of_budget / u64::from(addresses) / u64::from(flows)) as u32
+    }
+
+    /// Number of contexts that have a share.
+    pub fn senders(&self) -> u32 {
+        self.senders
     }
 
     /// Upper bound of the context numbers.
@@ -177,6 +186,7 @@ impl Flows {
         let sharing = self.flows.iter().filter(|f| f.until != NONE).count();
         let counted: u32 = self.addresses.iter().map(|a| a.flows).sum();
         assert_eq!(counted as usize, sharing, "senders with more to come");
+        assert_eq!(self.senders as usize, sharing, "their number");
         let addresses = self.addresses.iter().filter(|a| a.flows > 0).count();
         let counted: u32 = self.networks.iter().sum();
         assert!(counted as usize == addresses || cfg!(planted_bugs), "their addresses");
@@ -241,8 +251,10 @@ mod tests {
             .map(|ci| u64::from(f.share(Time(2), Ctx(ci), BUDGET)))
             .sum();
         assert!(all <= u64::from(BUDGET) && all > u64::from(BUDGET) * 99 / 100, "{all}");
+        assert_eq!(f.senders(), 81);
         // A context that does not send is told the share that it would have.
         f.note(Time(2), Ctx(0), false, FULL);
+        assert_eq!(f.senders(), 80);
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), (BUDGET / 6 * 2).div_ceil(2));
         f.audit();
     }

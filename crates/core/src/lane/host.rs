@@ -10,8 +10,8 @@ use crate::config::HostPolicy;
 use crate::time::{Span, Time};
 use crate::tuning::{
     DRAIN_PKTS, DRAIN_SAMPLE, DRAIN_WEIGHT, HOST_BUDGET_MIN, HOST_EMPTY_RTTS, HOST_GRANT_MAX,
-    HOST_GRANT_MIN, HOST_SLACK_PKTS, HOST_SLACK_SHARE, HOST_THRESHOLD, HOST_THRESHOLD_PKTS,
-    HOST_THRESHOLD_RTTS,
+    HOST_GRANT_MIN, HOST_SENDER_PKTS, HOST_SLACK_PKTS, HOST_SLACK_SHARE, HOST_THRESHOLD,
+    HOST_THRESHOLD_PKTS, HOST_THRESHOLD_RTTS,
 };
 
 /// Contexts examined in one call after the queue has crossed the threshold.
@@ -37,6 +37,8 @@ pub(crate) struct HostQueue {
     drain: u64,
     /// `drain` was raised since it was last measured.
     guessed: bool,
+    /// Contexts whose peers send.
+    senders: u32,
     /// The first context that was not yet told of the last crossing of the threshold.
     tell_from: Option<usize>,
 }
@@ -55,6 +57,7 @@ impl HostQueue {
             busy_at: now,
             drain: 0,
             guessed: false,
+            senders: 0,
             tell_from: None,
         }
     }
@@ -127,15 +130,24 @@ impl HostQueue {
         (self.taken, self.since, self.waited) = (0, now, self.told.bytes);
     }
 
+    /// Notes how many contexts have peers that send.
+    pub fn senders_set(&mut self, senders: u32) {
+        self.senders = senders;
+    }
+
     /// Bytes that may wait before senders are told: half of the room, but no more than the host
-    /// drains in two round trips (or 16 packets), because longer waiting only adds delay.
+    /// drains in two round trips (or 16 packets, or two of each sender), because longer waiting
+    /// only adds delay. A sender with less than two packets has none under way while the
+    /// acknowledgment of the last one waits for its process.
     fn threshold(&self) -> u64 {
         let half = HOST_THRESHOLD.of(self.told.limit_bytes);
         if self.drain == 0 {
             return half;
         }
         let drained = self.in_rtts(self.rtt.scale(HOST_THRESHOLD_RTTS, 1));
-        half.min(drained.max(HOST_THRESHOLD_PKTS * self.mtu))
+        debug_assert!(self.mtu > 0, "packets have a size");
+        let packets = HOST_THRESHOLD_PKTS.max(HOST_SENDER_PKTS * u64::from(self.senders));
+        half.min(drained.max(packets * self.mtu))
     }
 
     /// Bytes that the host drains in the time `span`.

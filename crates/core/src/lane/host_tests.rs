@@ -51,6 +51,21 @@ fn the_drain_is_measured_while_something_waits_and_forgotten_when_nothing_does()
     }
 }
 
+/// Each sender may have two packets under way to a slow host, as far as half of its room holds
+/// them.
+#[test]
+fn the_budget_grows_with_the_senders_within_half_of_the_room() {
+    let mut f = Fluid::new(HostPolicy::Budget, false);
+    f.run(60, 1_000, 500);
+    let budget = |f: &mut Fluid, senders| {
+        f.host.senders_set(senders);
+        f.host.budget(Span::ZERO).unwrap()
+    };
+    assert_eq!([0, 1, 8].map(|n| budget(&mut f, n)), [16 * u32::from(MTU); 3]);
+    assert_eq!(budget(&mut f, 12), 24 * u32::from(MTU));
+    assert_eq!([50, 1_000, u32::MAX].map(|n| budget(&mut f, n)), [LIMIT as u32 / 2; 3]);
+}
+
 /// A program that reads a batch, reports what is left, reads that too, and sleeps.
 #[test]
 fn a_host_that_pauses_is_a_limit_as_long_as_packets_wait_for_it() {

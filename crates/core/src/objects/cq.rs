@@ -45,13 +45,14 @@ impl Cq {
         self.ready.push(c, READY_FIRST.min(self.depth as usize));
     }
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<Completion> {
-        let polled = self.ready.pop();
-        debug_assert!(
-            polled.is_none() || (self.ready.len() as u32) < self.reserved,
-            "its slot stays promised"
-        );
-        polled
+    pub fn pop(&mut self) -> Option<&Completion> {
+        debug_assert!(self.ready.len() as u32 <= self.reserved, "its slot stays promised");
+        self.ready.pop()
+    }
+    /// Whether a completion waits to be polled.
+    #[inline(always)]
+    pub fn waits(&self) -> bool {
+        self.ready.len() > 0
     }
     /// Removes the completions of a destroyed queue pair and releases their slots. Returns the send
     /// requests that these completed.

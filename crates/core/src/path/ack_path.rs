@@ -5,8 +5,10 @@
 //! would look dead. So acknowledgments rotate over several paths, each carries a number that the
 //! peer echoes, and a path whose numbers are never echoed while those of others are is replaced.
 
+use super::rails::Rails;
 use super::set::PathSet;
 use crate::guards::{Guard, Guards};
+use crate::ids::Ctx;
 use crate::params::ns32;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -21,6 +23,8 @@ struct AwaitedAck {
     tx_num_low: u16,
     /// Slot of its path; [`ACK_PATHS`] = none.
     slot: u8,
+    /// Rail of its path.
+    rail: u8,
 }
 
 #[derive(Debug)]
@@ -34,8 +38,9 @@ pub(crate) struct AckPaths {
     /// Acknowledgments per echo, smoothed, times 8.
     per_echo_8: u16,
     since_echo: u16,
-    /// The acknowledgment whose echo is timed, and when it was sent, in units of 16 ns.
-    timed: Option<(u16, u32)>,
+    /// The acknowledgment whose echo is timed, by its context, whose numbers are its own, and when
+    /// it was sent, in units of 16 ns.
+    timed: Option<(Ctx, u16, u32)>,
     /// Least time from an acknowledgment to its echo, in ns; 0 = no sample yet.
     echo_ns: u32,
     /// When that was measured, in units of 16 ns.
@@ -47,7 +52,7 @@ impl AckPaths {
         Self {
             paths: core::array::from_fn(|_| set.scan_next(rng)),
             missed: [0; ACK_PATHS],
-            sent: [AwaitedAck { tx_num_low: 0, slot: ACK_PATHS as u8 }; ACKS_REMEMBERED],
+            sent: [AwaitedAck { tx_num_low: 0, slot: ACK_PATHS as u8, rail: 0 }; ACKS_REMEMBERED],
             slot: 0,
             echoed_last: 0,
             per_echo_8: 8,
@@ -65,9 +70,9 @@ impl AckPaths {
     }
 
     /// Times one acknowledgment after the other. The echo of a later one ends it, too.
-    fn time(&mut self, now: Time, echoed: u16) {
-        let Some((number, at)) = self.timed else { return };
-        if echoed.wrapping_sub(number) > u16::MAX / 2 {
+    fn time(&mut self, now: Time, ctx: Ctx, echoed: u16) {
+        let Some((of, number, at)) = self.timed else { return };
+        if of != ctx || echoed.wrapping_sub(number) > u16::MAX / 2 {
             return;
         }
         self.timed = None;
@@ -104,8 +109,14 @@ impl AckPaths {
 
     /// Whether no acknowledgment on the path of a slot is echoed, while those of other slots are.
     fn suspect(&self, slot: usize) -> bool {
+        self.patience().is_some_and(|most| u32::from(self.missed[slot]) > most)
+    }
+
+    /// How many acknowledgments in a row may lack an echo on a path, or on a rail; `None`: the peer
+    /// echoes none at all.
+    pub(crate) fn patience(&self) -> Option<u32> {
         let heard = u32::from(self.since_echo) <= ACK_HEARD * self.per_echo() + ACK_PATHS as u32;
-        heard && u32::from(self.missed[slot]) > ACK_PATIENCE * self.per_echo() + ACK_PATIENCE_MORE
+        heard.then(|| ACK_PATIENCE * self.per_echo() + ACK_PATIENCE_MORE)
     }
 
     fn replace(&mut self, slot: usize, set: &mut PathSet, rng: &mut Rng) {
@@ -120,31 +131,61 @@ impl AckPaths {
         self.missed[slot] = 0;
     }
 
-    pub(crate) fn on_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
-        let lost = self.timed.is_some_and(|(_, at)| now.since_wire(at) > ECHO_LONGEST);
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Time,
+        ctx: Ctx,
+        path: u8,
+        tx_num_low: u16,
+        rails: Option<&mut Rails>,
+    ) {
+        let lost = self.timed.is_some_and(|(.., at)| now.since_wire(at) > ECHO_LONGEST);
         if self.timed.is_none() || lost {
-            self.timed = Some((tx_num_low, now.to_wire()));
+            self.timed = Some((ctx, tx_num_low, now.to_wire()));
         }
-        let Some(slot) = self.paths.iter().position(|&p| p == path) else { return };
-        self.missed[slot] = self.missed[slot].saturating_add(1);
+        let mut rail = 0;
+        let slot = self.paths.iter().position(|&p| p == path);
+        if let Some(rails) = rails {
+            rail = rails.of(path) as u8;
+            rails.on_ack_sent(path);
+        } else if slot.is_none() {
+            return;
+        }
+        let slot = slot.unwrap_or(ACK_PATHS);
+        if let Some(missed) = self.missed.get_mut(slot) {
+            *missed = missed.saturating_add(1);
+        }
         self.since_echo = self.since_echo.saturating_add(1);
         self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED] =
-            AwaitedAck { tx_num_low, slot: slot as u8 };
+            AwaitedAck { tx_num_low, slot: slot as u8, rail };
     }
 
-    pub(crate) fn on_echoed(&mut self, now: Time, tx_num_low: u16) {
+    pub(crate) fn on_echoed(
+        &mut self,
+        now: Time,
+        ctx: Ctx,
+        tx_num_low: u16,
+        rails: Option<&mut Rails>,
+    ) {
         if tx_num_low == self.echoed_last {
             return;
         }
-        self.time(now, tx_num_low);
+        self.time(now, ctx, tx_num_low);
         let sent = &mut self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED];
         let slot = usize::from(sent.slot);
-        if sent.tx_num_low != tx_num_low || slot >= ACK_PATHS {
+        if sent.tx_num_low != tx_num_low {
+            return;
+        }
+        if let Some(rails) = rails {
+            rails.on_ack_echoed(sent.rail);
+        } else if slot >= ACK_PATHS {
             return;
         }
         sent.slot = ACK_PATHS as u8;
         self.echoed_last = tx_num_low;
-        self.missed[slot] = 0;
+        if let Some(missed) = self.missed.get_mut(slot) {
+            *missed = 0;
+        }
         let gain = ACKS_PER_ECHO_GAIN;
         let sample = self.since_echo.min(ACKS_PER_ECHO_MAX) * 8;
         self.per_echo_8 = self.per_echo_8 - self.per_echo_8 / gain + sample / gain;

@@ -3,6 +3,7 @@
 use super::ack_path::AckPaths;
 use super::health::{Health, ProbePay};
 use super::host::HostCap;
+use super::rails::Rails;
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::share::Share;
@@ -14,8 +15,9 @@ use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, FLOW_TURN_PKTS, GRANT_STALE, HOST_COVERED,
-    HOST_NS_MAX, HOST_RTT_LEAST_MAX, PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS, UNPROVEN_PKTS_MAX,
+    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, FLOW_TURN_PKTS, GRANT_STALE, HEDGED_MAX,
+    HOST_COVERED, HOST_NS_MAX, HOST_RTT_LEAST_MAX, PATH_BURST, PROBE_RTT_MIN, PROOF_RTTS,
+    UNPROVEN_PKTS_MAX, UNSURE_DEVIATIONS,
 };
 
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct ActivePaths {
     pub rtt: Rtt,
     pub health: Health,
     pub ack_paths: AckPaths,
+    /// `None`: there is one.
+    pub rails: Option<Box<Rails>>,
     pub pacing: Pacing,
     pub meter: RoundMeter,
     pub rate: RateState,
@@ -52,6 +56,8 @@ pub(crate) struct ActivePaths {
     pub late_ns: u64,
     /// At the newest acknowledgment, everything posted had been sent.
     pub app_limited: bool,
+    /// The newest acknowledgment came from an engine that grants credits.
+    pub credited: bool,
     /// Packets acknowledged beyond those that echoes account for; below zero, echoes account for
     /// more.
     pub unproven: i32,
@@ -61,6 +67,8 @@ pub(crate) struct ActivePaths {
     pub path_last: u8,
     /// A probe of another path is to be sent.
     pub explore: bool,
+    /// When a path was last probed for that reason.
+    pub explored_at: Time,
     /// This engine's share of the host's rate to the address.
     pub share: Share,
 }
@@ -74,6 +82,7 @@ impl ActivePaths {
         let mut active = Self {
             ack_paths: AckPaths::new(&mut set, &mut order),
             set,
+            rails: Rails::new(p, now),
             rtt: Rtt::new(now, all, rtt_ns_min),
             health: Health::new(now),
             pacing: Pacing::new(now, rate.rate(), p.burst_bytes, p.mtu),
@@ -92,10 +101,12 @@ impl ActivePaths {
             queue_ns_usual: 0,
             late_ns: 0,
             app_limited: false,
+            credited: false,
             unproven: 0,
             lone: 0,
             path_last: 0,
             explore: false,
+            explored_at: Time(0),
             share: Share::ALONE,
         };
         active.cap_update(p);
@@ -115,6 +126,16 @@ impl ActivePaths {
         }
     }
 
+    /// A path for an acknowledgment that would take `path`: another one while its rail is in doubt.
+    #[inline(always)]
+    pub(super) fn rail_of_ack(&mut self, path: u8, rng: &mut Rng) -> u8 {
+        let patience = || self.ack_paths.patience();
+        match &mut self.rails {
+            Some(rails) => rails.ack_path(&mut self.set, path, patience(), rng),
+            None => path,
+        }
+    }
+
     pub(super) fn link_now(&self, p: &Params) -> Link {
         // Three quarters of the delay: covering all of it would let our own backlog in the peer's
         // socket grow by itself.
@@ -124,7 +145,9 @@ impl ActivePaths {
         let link = Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns);
         let slack = (link.srtt_ns / 2).max(p.floors.reorder_ns().into());
         let known_ns = link.srtt_ns + slack;
-        Link { host_bytes, known_ns, ..link }
+        let unsure_ns = UNSURE_DEVIATIONS * u64::from(self.rtt.all.var_ns);
+        let credited = self.credited && self.share.senders() <= 1;
+        Link { host_bytes, known_ns, unsure_ns, credited, ..link }
     }
 
     pub(super) fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
@@ -139,6 +162,7 @@ impl ActivePaths {
             burst: u64::from(p.burst_bytes),
             known_ns: 0,
             target_ns: rtt::target(p, base).0,
+            unsure_ns: 0,
             mtu: u64::from(p.mtu),
             credited: false,
             guards: p.guards,
@@ -193,10 +217,22 @@ impl ActivePaths {
         Span(u64::from(if ns == 0 { p.rtt_ns_initial } else { ns }))
     }
 
-    /// Whether nothing is in flight, for reasons other than the pacer.
-    pub(crate) fn is_resting(&self, p: &Params, now: Time) -> bool {
+    /// Whether all that was posted has been sent, and it is so little that it is not spread over
+    /// paths.
+    pub(crate) fn has_few(&self, p: &Params) -> bool {
+        self.app_limited && self.inflight <= u64::from(HEDGED_MAX) * u64::from(p.mtu)
+    }
+
+    /// Whether the next packet is a lone one: all that was posted has been sent, and what is in
+    /// flight is less than a packet; or nothing left for a round trip, for reasons other than the
+    /// pacer. What is still in flight then may have arrived, and its acknowledgment waits in our
+    /// socket until the program looks, or is late.
+    /// Rule CC-52.
+    pub(crate) fn is_lone(&self, p: &Params, now: Time) -> bool {
         let last = self.meter.last_sent().max(self.pacing.next());
-        self.inflight == 0 && now.since(last) > self.on_time(p)
+        let rests = || now.since(last) > self.on_time(p);
+        self.app_limited && self.inflight < u64::from(p.mtu)
+            || (self.inflight == 0 || self.has_few(p)) && rests()
     }
 
     /// Smoothed RTT of paths that are not late.
@@ -225,6 +261,7 @@ impl ActivePaths {
     }
 
     pub(super) fn cap_update(&mut self, p: &Params) {
+        self.share.asked = super::grants_asked(p, Span(self.rtt.min_ns().into()), 1);
         let policy = self.share.of(self.rate.inflight_max(&self.link_now(p)));
         let mtu = u64::from(p.mtu);
         let host = self.host.inflight_max(p.host_policy, mtu);
@@ -296,6 +333,7 @@ impl ActivePaths {
             rate = paced.min(p.line.bytes_per_sec().into()) as u64;
         }
         self.pacing.rate_set(rate, burst, p.mtu);
+        self.pacing.late_set(self.share.late(p, burst));
         self.cap_update(p);
     }
 

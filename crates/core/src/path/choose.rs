@@ -20,8 +20,14 @@ pub(crate) struct Need {
     pub age_max: Span,
     /// Fixed random number of the context.
     pub salt: u32,
-    /// Nothing is in flight.
+    /// It is a lone packet.
     pub alone: bool,
+    /// There are several rails, one of which may be dead: paths of it that were quick are no better
+    /// than unknown ones.
+    pub railed: bool,
+    /// When its last copy left, if it was sent again in vain: what was known of paths before is in
+    /// doubt.
+    pub doubt: Option<Time>,
     pub guards: Guards,
 }
 
@@ -66,6 +72,13 @@ struct Srd;
 
 impl Choose for Srd {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
+        if let Some(since) = need.doubt {
+            let known = set.clean_newest(need.now, need.now.since(since), need.avoid);
+            let any = || set.scan_where(rng, |path, _| need.avoid != Some(path));
+            if let Some(path) = known.or_else(any) {
+                return path.into();
+            }
+        }
         if need.avoid.is_some()
             && need.guards.has(Guard::ProofOrder)
             && let Some(path) = set.clean_newest(need.now, ANY_AGE, need.avoid)
@@ -78,13 +91,19 @@ impl Choose for Srd {
             return path.into();
         }
         // A lone packet has no other packets to spread over paths, and a loss costs it a whole
-        // timeout.
-        if need.alone
-            && need.guards.has(Guard::Alone)
-            && need.avoid.is_none()
-            && let Some(path) = set.clean_newest(need.now, ANY_AGE, None)
-        {
-            return Choice { path, trusted: true };
+        // timeout. Of the paths that are not clean, one that was measured is better than one that
+        // nothing is known of: probes explore, not messages. Rule CC-52.
+        if need.alone && need.guards.has(Guard::Alone) {
+            if need.avoid.is_none()
+                && let Some(path) = set.clean_newest(need.now, ANY_AGE, None)
+            {
+                return Choice { path, trusted: true };
+            }
+            if !need.railed
+                && let Some(path) = set.quickest(need.avoid)
+            {
+                return Choice { path, trusted: true };
+            }
         }
         scan(set, need.avoid, rng).into()
     }

@@ -4,7 +4,7 @@
 //! A path that is late, loses a packet or is retired leaves the list, so each path in the list is
 //! in use and has no penalty. The newest paths in the list wait to be reused, each once.
 
-use super::set::PathSet;
+use super::set::{Path, PathSet};
 use crate::time::{Span, Time};
 
 /// The doubly linked list of clean paths; its links are in the paths.
@@ -120,6 +120,20 @@ impl PathSet {
         }
         let path = if other { self.get(newest).prev } else { newest };
         self.is_fresh(now, path, age_max).then_some(path)
+    }
+
+    /// The most recently clean path that `is` accepts.
+    #[cold]
+    pub(super) fn clean_newest_where(&self, is: impl Fn(u8, &Path) -> bool) -> Option<u8> {
+        let mut path = self.clean.newest;
+        for _ in 0..self.clean.len {
+            let entry = self.get(path);
+            if is(path, entry) {
+                return Some(path);
+            }
+            path = entry.prev;
+        }
+        None
     }
 
     /// Checks that links and sums agree, and that each path in the list is live and has no penalty.

@@ -34,11 +34,13 @@ impl PathContext {
     }
 
     /// Retransmission timeout of a packet on `path`: SRTT + 4 deviations, floor and ceiling from
-    /// the configuration, doubled by each timeout of the path in a row.
+    /// the configuration, doubled by each timeout of the path in a row; at least 1.5
+    /// turns of the host's engines.
     pub fn rto(&self, path: u8) -> Span {
         let known = self.active.as_ref().map(|a| a.set.get(path));
         let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));
-        rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_wait()
+        let least = TAIL_PROBE.of_span(self.turn());
+        rtt::rto(&self.params, rtt, self.smoothed(), timeouts).max(least) + self.host_wait()
     }
 
     /// Time within which a probe should be answered, whatever path it takes and however many
@@ -46,6 +48,12 @@ impl PathContext {
     pub(crate) fn answer_wait(&self) -> Span {
         let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
         self.tlp_delay().max(rto + self.host_wait())
+    }
+
+    /// Least RTT with a packet of each engine of this host before one's own; zero for one engine.
+    /// Rule CC-50.
+    pub(crate) fn turn(&self) -> Span {
+        self.active.as_ref().map_or(Span::ZERO, |a| a.turn(&self.params))
     }
 
     fn widening(&self) -> Span {
@@ -60,13 +68,14 @@ impl PathContext {
     /// after spurious losses.
     pub fn reorder_slack(&self) -> Span {
         let floor = Span(u64::from(self.params.floors.reorder_ns()));
-        SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
+        SLACK_CROSS.of_span(self.srtt().max(self.turn())).max(floor) + self.widening()
     }
 
-    /// Tail-loss probe timeout: 1.5 times the smoothed RTT with a floor, plus the delay in the
-    /// hosts.
+    /// Tail-loss probe timeout: 1.5 times the smoothed RTT, or the turn of the host's engines, with
+    /// a floor, plus the delay in the hosts.
     pub fn tlp_delay(&self) -> Span {
-        TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))
+        let usual = self.srtt().max(self.turn());
+        TAIL_PROBE.of_span(usual).max(Span(u64::from(self.params.floors.tail_ns())))
             + self.host_wait()
     }
 
@@ -78,7 +87,8 @@ impl PathContext {
         if known.srtt_ns == 0 {
             return self.tlp_delay();
         }
-        let ns = known.timeout_ns().max(HEDGE.of(known.srtt_ns.into()));
+        let usual = u64::from(known.srtt_ns).max(self.turn().0);
+        let ns = known.timeout_ns().max(HEDGE.of(usual));
         Span(ns.max(self.params.floors.hedge_ns().into())).min(self.tlp_delay())
     }
 }

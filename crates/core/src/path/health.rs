@@ -38,8 +38,8 @@ pub(crate) struct Health {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Evidence {
     /// A packet that left at `sent` was echoed. `late`: its lateness in units of the delay target
-    /// (0: clean).
-    Echo { late: u64, sent: Time },
+    /// (0: clean). `few`: little is in flight, so each echo tells of a path as it is now.
+    Echo { late: u64, sent: Time, few: bool },
     /// A packet sent on it was acknowledged.
     Arrived,
     /// A packet sent on it was declared lost.
@@ -118,8 +118,12 @@ impl Health {
     ) -> Consequence {
         let mut came_to = Consequence { first: false, blamed: false };
         match evidence {
-            Evidence::Echo { late, sent } => {
+            Evidence::Echo { late, sent, few } => {
                 self.heard = now;
+                if late == 0 && few && p.guards.has(Guard::Alone) && set.get(path).is_live() {
+                    // Nobody else takes turns, after which the penalty would end. Rule CC-52.
+                    set.get_mut(path).level = 0;
+                }
                 self.echo_judge(p, set, now, path, late, sent);
             }
             Evidence::Arrived => {
@@ -250,6 +254,7 @@ impl Health {
         let entry = set.get_mut(path);
         entry.level = 0;
         entry.probe_out_set(false);
+        entry.with_rail_set(false);
         entry.at = (now + Span(u64::from(p.probe_ns_first))).to_wire();
         set.out += 1;
         self.probe_schedule(p, set, now);
@@ -278,6 +283,43 @@ impl Health {
             Self::return_to_use(set, path);
             self.probe_schedule(p, set, now);
         }
+    }
+
+    /// Takes all paths of rail `rail` of `count` out of use.
+    pub(super) fn rail_retire(
+        &mut self,
+        p: &Params,
+        set: &mut PathSet,
+        now: Time,
+        rail: usize,
+        count: u8,
+    ) {
+        for path in set.of_rail(rail, count) {
+            if set.get(path).is_live() {
+                self.retire(p, set, now, path);
+                set.get_mut(path).with_rail_set(true);
+                set.change_note(path);
+            }
+        }
+    }
+
+    /// Returns the paths to use that were retired with their rail, wrongly.
+    pub(super) fn rail_acquit(
+        &mut self,
+        p: &Params,
+        set: &mut PathSet,
+        now: Time,
+        rail: usize,
+        count: u8,
+    ) {
+        for path in set.of_rail(rail, count) {
+            let entry = set.get_mut(path);
+            if entry.with_rail() && entry.state.acquitted().is_ok() {
+                entry.probe_out_set(false);
+                Self::return_to_use(set, path);
+            }
+        }
+        self.probe_schedule(p, set, now);
     }
 
     /// Returns up to `most` retired paths to use.

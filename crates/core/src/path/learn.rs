@@ -1,12 +1,12 @@
 //! What acknowledgments, echoes and losses tell about the paths and the rate to an address.
 
 use super::health::{Evidence, Loss};
-use super::{Awake, Sample, rtt};
+use super::{ActivePaths, Awake, Sample, rtt};
 use crate::config::HostPolicy;
 use crate::events::LossRule;
 use crate::guards::Guard;
 use crate::params::ns32;
-use crate::rate::{Link, RateControl};
+use crate::rate::RateControl;
 use crate::time::{Span, Time};
 use crate::tuning::{
     DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, HOST_DROP_RTTS, HOST_HALF_LIFE,
@@ -71,7 +71,11 @@ impl Awake<'_> {
         if late == 0 {
             a.rtt.on_time.on_sample(ns);
         }
-        a.health.judge(p, &mut a.set, now, path, Evidence::Echo { late, sent: sample.sent });
+        // Where a round touches one path, the median is that path's own queue.
+        let few = a.has_few(p) && u64::from(queue_ns) < target;
+        a.health.judge(p, &mut a.set, now, path, Evidence::Echo { late, sent: sample.sent, few });
+        self.rail_return(path);
+        let a = &mut *self.active;
         if a.set.get(path).is_live() {
             // An ECN mark counts as a queueing delay of at least the target: the rate must not
             // rise.
@@ -143,13 +147,16 @@ impl Awake<'_> {
         self.proof_check();
         let a = &mut *self.active;
         a.app_limited = app_limited;
-        let credited = credited && a.share.senders() <= 1;
-        let link = Link { credited, ..a.link_now(p) };
+        a.credited = credited;
+        // What only whole rounds and policies of one's own need of the link costs a hundred
+        // instructions, and most blocks are neither.
+        let link = ActivePaths::link(p, a.rtt.min_ns(), a.rtt.all.srtt_ns);
         let acked = a.share.whole_of(acked.into());
         if acked > 0 && a.rate.on_acked(&link, acked, a.queue_ns_last.into()) {
             a.cap_update(p);
         }
         if a.rate.has_own() {
+            let link = a.link_now(p);
             a.own_acked(p, now, &link, acked, app_limited);
         }
         let ends = p.guards.has(Guard::OpeningEnds);
@@ -160,12 +167,19 @@ impl Awake<'_> {
         };
         let round = a.meter.on_ack_end(now, app_limited, mtu, opening_max, link.line);
         let Some(mut round) = round else { return };
+        let link = a.link_now(p);
         debug_assert!(round.lost_permille <= 1000, "a share of what was sent");
         a.delivered = round.delivered.max(DELIVERED_KEPT.of(a.delivered));
         let quartiles = a.set.quartiles_take();
         a.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.median_ns = u64::from(a.queue_ns_usual);
         round.own_ns = if round.full { a.rtt.own_ns(p).into() } else { 0 };
+        round.shared_ns = match quartiles {
+            Some((_, quartile)) if a.share.senders() <= 1 => {
+                u64::from(quartile).saturating_sub(round.own_ns)
+            }
+            _ => 0,
+        };
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // Rule CC-04.
             debug_assert!(quartile <= median, "a quarter is less than half");
@@ -182,6 +196,10 @@ impl Awake<'_> {
             a.drop_cap = if a.inflight_max < a.drop_cap { u64::MAX } else { risen };
         }
         a.share_round(p, now, &link, round);
+        let rise_ns = a.rate.base_rise_ns();
+        if rise_ns > 0 {
+            a.rtt.least_raise(a.rtt.min_ns().saturating_add(rise_ns));
+        }
         a.rate_apply(p);
     }
 

@@ -8,17 +8,49 @@ use crate::ids::Ctx;
 use crate::params::Chooser;
 use crate::rate::RateControl;
 use crate::rng::Rng;
-use crate::tuning::{EXPLORE_EACH, LOOP_EXPLORED, PROOF_AGE_MAX, RESTART_RTTS};
+use crate::time::Time;
+use crate::tuning::{
+    EXPLORE_EACH, EXPLORE_EVERY, LOOP_EXPLORED, PROOF_AGE_MAX, RESTART_RTTS, WINDOW_TARGETS,
+};
+
+/// What is known of a packet that is sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    /// The path of its last transmission, and when that was.
+    pub path: u8,
+    pub sent: Time,
+    /// It had been sent again before.
+    pub again: bool,
+}
+
+#[cfg(test)]
+impl Lost {
+    /// A packet that was lost for the first time, on this path.
+    pub(crate) fn on(path: u8) -> Self {
+        Self { path, sent: Time(0), again: false }
+    }
+}
 
 impl Awake<'_> {
-    /// Chooses the path of the next packet or burst of reliability context `flow`. `avoid`: the
-    /// path that lost the packet; it is not taken while there is another (except by plain ECMP).
-    pub(crate) fn path_choose(&mut self, flow: Ctx, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+    /// Chooses the path of the next packet or burst of reliability context `flow`. `lost`: it was
+    /// lost, or is copied; the path that it took then is not taken while there is another (except
+    /// by plain ECMP).
+    pub(crate) fn path_choose(&mut self, flow: Ctx, lost: Option<Lost>, rng: &mut Rng) -> u8 {
         let (p, now, salt) = (self.p, self.now, self.salt);
         let active = &mut *self.active;
-        let alone = active.is_resting(p, now);
+        let alone = active.is_lone(p, now);
         let age_max = active.proof_age_max(p);
-        let need = choose::Need { now, flow, avoid, age_max, salt, alone, guards: p.guards };
+        if let Some(rails) = &active.rails
+            && let Some(lost) = lost
+            && let Some(path) = rails.other_path(&mut active.set, lost.path, rng)
+        {
+            return path;
+        }
+        let avoid = lost.map(|lost| lost.path);
+        let again = lost.filter(|lost| alone && lost.again && p.guards.has(Guard::Alone));
+        let doubt = again.map(|lost| lost.sent);
+        let (railed, guards) = (active.rails.is_some(), p.guards);
+        let need = choose::Need { now, flow, avoid, age_max, salt, alone, railed, doubt, guards };
         let choice = match p.path_policy {
             Chooser::Policy(policy) => choose::choose(policy, &mut active.set, &need, rng),
             Chooser::Own => active.own_choose(&need, rng).into(),
@@ -26,10 +58,12 @@ impl Awake<'_> {
         // Whoever sends one packet for each that comes back reuses one path, perhaps the worst.
         let same = core::mem::replace(&mut active.path_last, choice.path) == choice.path;
         let srd = p.path_policy == Chooser::Policy(PathPolicy::Srd);
-        let lone = choice.trusted || srd && same && active.inflight == 0;
+        let lone = choice.trusted || srd && same && (alone || active.inflight == 0);
         active.lone = active.lone.wrapping_add(u32::from(lone));
         let often = choice.trusted || active.lone >= LOOP_EXPLORED;
-        let each = choice.trusted && active.lone.is_multiple_of(EXPLORE_EACH);
+        let each = choice.trusted
+            && active.lone.is_multiple_of(EXPLORE_EACH)
+            && now.since(active.explored_at) >= EXPLORE_EVERY;
         active.explore |= lone
             && p.guards.has(Guard::Explore)
             && (each || often && active.lone.is_power_of_two());
@@ -42,7 +76,12 @@ impl Awake<'_> {
     /// Rule CC-08.
     pub(crate) fn explore_take(&mut self, rng: &mut Rng) -> Option<u8> {
         let active = &mut *self.active;
-        core::mem::take(&mut active.explore).then(|| active.set.scan_live(rng))
+        let last = active.path_last;
+        let look = core::mem::take(&mut active.explore);
+        if look {
+            active.explored_at = self.now;
+        }
+        look.then(|| active.set.scan_where(rng, |path, _| path != last)).flatten()
     }
 
     /// Chooses the path of the next pure acknowledgment. `alone`: it acknowledges a packet or two,
@@ -59,11 +98,11 @@ impl Awake<'_> {
             && let Some(path) =
                 active.set.clean_newest(now, active.proof_age_max(p).max(PROOF_AGE_MAX), None)
         {
-            return path;
+            return active.rail_of_ack(path, rng);
         }
         let path = active.ack_paths.choose(&mut active.set, p.guards, rng);
         debug_assert!(usize::from(path) < active.set.paths.len(), "a path of the table");
-        path
+        active.rail_of_ack(path, rng)
     }
 
     /// The next of all live paths, for a probe or for the repetition of an acknowledgment that the
@@ -72,6 +111,21 @@ impl Awake<'_> {
     pub(crate) fn path_any(&mut self, rng: &mut Rng) -> u8 {
         let active = &mut *self.active;
         active.set.scan_live(rng)
+    }
+
+    /// The same for the repetition of an acknowledgment, by the rail on which the peer's newest
+    /// packet came.
+    pub(crate) fn path_repeat(&mut self, rng: &mut Rng) -> u8 {
+        let active = &mut *self.active;
+        let rail = active.rails.as_mut().and_then(|r| r.repeat_path(&mut active.set, rng));
+        rail.unwrap_or_else(|| active.set.scan_live(rng))
+    }
+
+    /// The same for a question to a silent peer, by another rail each time.
+    pub(crate) fn path_ask(&mut self, rng: &mut Rng) -> u8 {
+        let active = &mut *self.active;
+        let rail = active.rails.as_mut().and_then(|r| r.ask_path(&mut active.set, rng));
+        rail.unwrap_or_else(|| active.set.scan_live(rng))
     }
 
     /// A reliable packet was sent. It counts as in flight until [`Self::on_acked`],
@@ -97,9 +151,14 @@ impl Awake<'_> {
         let srtt = a.srtt(p);
         if a.inflight == 0 && pause > srtt && !retransmit {
             // With more to send, one acknowledgment for all that was in flight makes no pause.
-            // While no round has ended, the window is small, and no round would ever end.
+            // Where the window is small, because no round has ended yet or because round trips
+            // are longer than what it covers, no round would ever end.
             let blocked = !a.app_limited && now.since(a.meter.acked_at()) <= srtt;
-            if !(blocked && a.rate.is_opening()) {
+            let small = a.rate.is_opening() || {
+                let link = a.link_now(p);
+                srtt.0 > link.base_ns + WINDOW_TARGETS.of(link.target_ns)
+            };
+            if !(blocked && small) {
                 a.meter.restart(now, bytes);
             }
             // Rule CC-24.

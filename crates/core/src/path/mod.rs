@@ -8,7 +8,8 @@
 //! `active` holds the state; below them, `set` is the table of paths, `clean` the list of paths
 //! whose packets came back without delay, `choose` the path policies, `rtt` the round-trip times,
 //! `health` penalties, retirement and probes, `denial` the paths that an operator takes out of use,
-//! `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to send, `host` the
+//! `ack_path` the paths of pure acknowledgments, `rails` the
+//! networks by which paths leave, `waits` the contexts that wait to send, `host` the
 //! signals of a receiving host that falls behind, `share` the division of the rate among the
 //! engines of this host, and `mtu` the path MTU. `rate/` decides how fast to send.
 
@@ -24,6 +25,7 @@ mod learn;
 mod leave;
 mod mtu;
 mod own;
+mod rails;
 mod rtt;
 mod set;
 mod share;
@@ -33,12 +35,13 @@ mod waits;
 pub(crate) use denial::Denials;
 pub use denial::{DenyError, PathMask};
 pub use health::PathProbe;
+pub(crate) use leave::Lost;
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
 pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
 use crate::config::{LossConfig, PathConfig, RateConfig};
-use crate::guards::Guards;
+use crate::guards::{Guard, Guards};
 use crate::ids::Ctx;
 use crate::params::Params;
 use crate::policy::OwnPolicies;
@@ -51,6 +54,7 @@ use crate::time::{Span, Time};
 use crate::tuning::{GRANT_AHEAD_MIN, GRANT_PACKETS};
 use active::ActivePaths;
 use rtt::Smoothed;
+use srd_wire::{Backlog, OVERHEAD_BYTES};
 use std::sync::Arc;
 
 /// Statistics of one path, for tools.
@@ -141,8 +145,15 @@ pub struct PathContext {
     salt: u32,
     /// Which paths were retired when the context shrank.
     retired: PathMask,
+    /// Path of the peer's newest packet; only where there are several rails.
+    heard: u8,
     credit: Credit,
 }
+
+/// Packets that each context with data for an address asks grants for at least.
+pub(crate) const GRANTS_ASKED_MIN: u64 = (GRANT_AHEAD_MIN * GRANT_PACKETS) as u64;
+/// The step between the classes of backlogs: a sender keeps so many times what it needs at most.
+const GRANTS_ASKED_OVER: u64 = 4;
 
 /// A [`PathContext`] in use at the time `now`: packets sent (`leave.rs`), acknowledgments and
 /// losses (`learn.rs`).
@@ -154,17 +165,29 @@ pub(crate) struct Awake<'a> {
     salt: u32,
 }
 
+/// See [`PathContext::grants_asked`].
+fn grants_asked(p: &Params, rtt_min: Span, contexts: u32) -> Backlog {
+    let ahead = grants_ahead(p.line.bytes_per_sec(), rtt_min);
+    let packets = ahead / u64::from(p.mtu) / u64::from(contexts.max(1));
+    Backlog::from_packets(packets.max(GRANTS_ASKED_MIN))
+}
+
 impl PathContext {
     /// Heap memory that the context holds, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.active.as_ref().map_or(0, |a| {
-            size_of::<ActivePaths>() + size_of_val(&*a.set.paths) + a.rate.held_bytes()
+            let rails = a.rails.as_ref().map_or(0, |r| size_of_val(&**r));
+            size_of::<ActivePaths>() + size_of_val(&*a.set.paths) + a.rate.held_bytes() + rails
         })
     }
 
-    /// Upper bound of [`Self::held_bytes`] with this many paths.
-    pub(crate) fn held_bytes_max(paths: usize) -> usize {
-        size_of::<ActivePaths>() + paths * size_of::<set::Path>() + RateState::held_bytes_max()
+    /// Upper bound of [`Self::held_bytes`] with this many paths and rails.
+    pub(crate) fn held_bytes_max(paths: usize, rails: u8) -> usize {
+        let rails = if rails > 1 { size_of::<rails::Rails>() } else { 0 };
+        size_of::<ActivePaths>()
+            + paths * size_of::<set::Path>()
+            + RateState::held_bytes_max()
+            + rails
     }
 
     /// A context for a peer about which nothing is known yet. It allocates nothing until it is
@@ -191,6 +214,7 @@ impl PathContext {
             rtt_ns_min: 0,
             salt: rng.next_u32(),
             retired: PathMask::NONE,
+            heard: 0,
             credit: Credit::default(),
         }
     }
@@ -211,6 +235,9 @@ impl PathContext {
         let (p, rtt, min) = (&self.params, self.rtt, self.rtt_ns_min);
         let mut active = Box::new(ActivePaths::new(p, now, rtt, min, self.salt));
         active.retire_all(p, now, &core::mem::take(&mut self.retired));
+        if let Some(rails) = &mut active.rails {
+            rails.on_heard(self.heard);
+        }
         active
     }
 
@@ -234,19 +261,48 @@ impl PathContext {
         self.active.as_ref().is_some_and(|a| a.is_blocked(&self.params, credit))
     }
 
-    /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
-    pub fn ack_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
+    /// A pure acknowledgment of `ctx` left on `path`; `tx_num_low`: low bits of its transmission
+    /// number.
+    pub fn ack_sent(&mut self, now: Time, ctx: Ctx, path: u8, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_sent(now, path, tx_num_low);
+            active.ack_paths.on_sent(now, ctx, path, tx_num_low, active.rails.as_deref_mut());
         }
     }
 
-    /// The peer echoed an acknowledgment: `tx_num_low` holds the low bits of its transmission
-    /// number.
-    pub fn ack_echoed(&mut self, now: Time, tx_num_low: u16) {
+    /// The peer echoed an acknowledgment of `ctx`: `tx_num_low` holds the low bits of its
+    /// transmission number.
+    pub fn ack_echoed(&mut self, now: Time, ctx: Ctx, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_echoed(now, tx_num_low);
+            active.ack_paths.on_echoed(now, ctx, tx_num_low, active.rails.as_deref_mut());
         }
+    }
+
+    /// A packet of the peer came by `path`.
+    #[cold]
+    pub(crate) fn rail_heard(&mut self, path: u8) {
+        // An idle context knows it, too: it may be the first question of a peer that hears nothing.
+        self.heard = path;
+        if let Some(rails) = self.active.as_mut().and_then(|a| a.rails.as_mut()) {
+            rails.on_heard(path);
+        }
+    }
+
+    /// Path of the peer's newest packet, where there are several rails.
+    pub(crate) fn heard(&self) -> u8 {
+        self.heard
+    }
+
+    /// Whether no path of `rail` is in use.
+    pub(crate) fn rail_is_out(&self, rail: u8) -> bool {
+        let p = &self.params;
+        if p.rails == 1 {
+            return false;
+        }
+        let live = |path: u8| match &self.active {
+            Some(active) => active.set.get(path).is_live(),
+            None => !self.retired.has(path),
+        };
+        !(0..p.paths).any(|path| path % u16::from(p.rails) == rail.into() && live(path as u8))
     }
 
     /// A round trip for a host that may only receive: the least one that it measured, else the time
@@ -266,6 +322,24 @@ impl PathContext {
     /// The same for timers: without the limit that holds for bytes in flight.
     pub(crate) fn host_wait(&self) -> Span {
         self.active.as_ref().map_or(Span::ZERO, |a| a.host_wait(&self.params))
+    }
+
+    /// A lone packet that left on `path` is copied after this wait, because its echo is overdue:
+    /// until that comes, the path is not known to be clean, and its round trip is no shorter. A
+    /// probe looks for another path. Where there are several rails, they are judged instead
+    /// (CC-46).
+    /// Rule CC-52.
+    pub(crate) fn on_copied(&mut self, path: u8, waited: Span) {
+        if let Some(active) = &mut self.active
+            && active.rails.is_none()
+        {
+            active.set.clean_forget(path);
+            let rtt = &mut active.set.get_mut(path).rtt;
+            if rtt.srtt_ns != 0 {
+                rtt.srtt_ns = rtt.srtt_ns.max(rtt::sample_ns(waited));
+            }
+            active.explore |= self.params.guards.has(Guard::Explore);
+        }
     }
 
     /// A packet counts as in flight no longer, without evidence for or against its path.
@@ -338,23 +412,41 @@ impl PathContext {
 
     /// Takes the peer's cumulative counter of granted bytes, in units of 64 bytes, wrapping.
     /// Rule CC-25.
-    pub fn on_credit(&mut self, now: Time, granted_64b: u32) {
-        let balance_max = self.credit_max();
+    pub fn on_credit(&mut self, now: Time, granted_64b: u32, contexts: u32) {
+        let balance_max = self.credit_max(contexts);
         if let Some(active) = &self.active {
             active.credit_silence(&self.params, now, &mut self.credit);
         }
         self.credit.on_counter(now, granted_64b, balance_max);
     }
 
-    /// Bytes of grants that may be held unused: as many as a receiver with this line rate grants
-    /// ahead, or a window if that is larger. A lower limit would discard grants that the receiver
-    /// still counts, and it would grant no more in their place.
-    fn credit_max(&self) -> u64 {
+    /// Most packets that one of `contexts` with data for this address asks grants for, as a class
+    /// of the wire: its part of what a receiver with this line rate grants ahead. A faster one
+    /// grants more, and so do several engines at one address together. Of what a sender does not
+    /// keep, the receiver would know nothing, and it would grant no more in its place.
+    /// Rule CC-48.
+    #[inline(always)]
+    pub(crate) fn grants_asked(&self, contexts: u32) -> u32 {
+        match &self.active {
+            Some(active) if contexts <= 1 => active.share.asked.packets_max(),
+            _ => grants_asked(&self.params, self.rtt_min(), contexts).packets_max(),
+        }
+    }
+
+    /// Bytes of grants that may be held unused: all that the contexts ask for, with the first
+    /// window, or a window if that is larger. A lower limit would drop grants that the receiver
+    /// still counts.
+    fn credit_max(&self, contexts: u32) -> u64 {
         let p = &self.params;
+        let packet = u64::from(p.mtu) + OVERHEAD_BYTES as u64;
         let ahead = grants_ahead(p.line.bytes_per_sec(), self.rtt_min());
-        let least = u64::from(GRANT_AHEAD_MIN * GRANT_PACKETS) * u64::from(p.mtu);
+        let asked = match self.grants_asked(contexts) {
+            // The class has no end.
+            u32::MAX => ahead.saturating_mul(GRANTS_ASKED_OVER),
+            packets => u64::from(packets) * u64::from(contexts.max(1)) * packet,
+        };
         let first = self.active.as_ref().map_or(0, |a| a.uncredited_max(p));
-        ahead.max(least).saturating_add(first).max(self.inflight_max())
+        asked.saturating_add(first).max(self.inflight_max())
     }
 
     /// Granted bytes that were not used yet.

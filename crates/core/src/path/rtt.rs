@@ -153,6 +153,17 @@ impl Rtt {
         if least == u32::MAX { 0 } else { least }
     }
 
+    /// The paths that had the least RTT are out of use or became longer, and that of those in use
+    /// is `ns`.
+    pub(crate) fn least_raise(&mut self, ns: u32) {
+        if ns <= self.least.get() {
+            return;
+        }
+        (self.least, self.full) = (Least::known(ns), Least::known(u32::MAX));
+        self.base_ns = ns.min(self.hint_ns).max(self.floor_ns());
+        debug_assert!(self.base_ns > 0, "zero would read as no sample");
+    }
+
     /// Takes the least RTT that other engines of this host measured, in ns; 0: none. It is never
     /// passed on as this engine's own measurement; otherwise it would never expire.
     pub(crate) fn hint(&mut self, ns: u32) {

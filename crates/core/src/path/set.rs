@@ -44,6 +44,8 @@ const PROBE_OUT: u8 = 4;
 const WAITS: u8 = 8;
 /// Flag: the path was retired when it was denied.
 const WAS_OUT: u8 = 16;
+/// Flag: the path was retired with its rail.
+const WITH_RAIL: u8 = 64;
 /// Flag: a packet was echoed since an operator last asked for a probe.
 const ECHOED: u8 = 32;
 
@@ -156,6 +158,14 @@ impl Path {
 
     pub(crate) fn probe_out_set(&mut self, on: bool) {
         self.flag_set(PROBE_OUT, on);
+    }
+
+    /// Whether the path was retired with its rail.
+    pub(super) fn with_rail(&self) -> bool {
+        self.flags & WITH_RAIL != 0
+    }
+    pub(super) fn with_rail_set(&mut self, on: bool) {
+        self.flag_set(WITH_RAIL, on);
     }
 
     /// Whether a packet was echoed since an operator last asked for a probe.
@@ -294,6 +304,42 @@ impl PathSet {
             path = self.scan_next(rng);
         }
         path
+    }
+
+    /// The live path with the least smoothed RTT of those that were measured and have lost nothing
+    /// since, except `avoid`.
+    pub(super) fn quickest(&self, avoid: Option<u8>) -> Option<u8> {
+        let known = |&(i, entry): &(usize, &Path)| {
+            entry.is_live() && entry.rtt.srtt_ns != 0 && entry.losses == 0 && avoid != Some(i as u8)
+        };
+        let known = self.paths.iter().enumerate().filter(known);
+        let path = known.min_by_key(|(_, entry)| entry.rtt.srtt_ns).map(|(i, _)| i as u8);
+        debug_assert!(path.is_none() || path != avoid, "it avoids what it is told");
+        path
+    }
+
+    /// Paths of rail `rail` of `count`, live or not.
+    pub(super) fn of_rail(&self, rail: usize, count: u8) -> impl Iterator<Item = u8> + use<> {
+        debug_assert!(rail < usize::from(count), "rails are numbered from 0");
+        (rail..self.paths.len()).step_by(count.into()).map(|path| path as u8)
+    }
+
+    /// The next live path of the round robin that `is` accepts, if there is one.
+    #[cold]
+    pub(super) fn scan_where(
+        &mut self,
+        rng: &mut Rng,
+        is: impl Fn(u8, &Path) -> bool,
+    ) -> Option<u8> {
+        // The order changes at each wrap: two turns reach every path.
+        for _ in 0..2 * self.paths.len() {
+            let path = self.scan_next(rng);
+            let entry = self.get(path);
+            if entry.is_live() && is(path, entry) {
+                return Some(path);
+            }
+        }
+        None
     }
 
     /// Whether the next turn of the round robin is about to begin.

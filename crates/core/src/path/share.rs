@@ -16,10 +16,11 @@ use crate::params::Params;
 use crate::rate::{Link, RateControl as _, Round};
 use crate::time::{Span, Time};
 use crate::tuning::{
-    SHARE_ACKED_PKTS, SHARE_ASKS, SHARE_EVERY, SHARE_RTTS, SHARE_STALE_MAX, SHARE_STALE_MIN,
-    SHARE_STRETCH_MAX,
+    SHARE_ACKED_PKTS, SHARE_ASKS, SHARE_EVERY, SHARE_LATE_PKTS, SHARE_RTTS, SHARE_STALE_MAX,
+    SHARE_STALE_MIN, SHARE_STRETCH_MAX,
 };
 use core::net::IpAddr;
+use srd_wire::Backlog;
 
 /// Most engines of one host that count as senders.
 pub const HOST_SENDERS_MAX: u32 = 256;
@@ -145,6 +146,9 @@ pub(super) struct Share {
     due: Time,
     /// When the last round ended.
     round_at: Time,
+    /// Most packets that a lone context of the address asks grants for (it stands here because
+    /// there is room).
+    pub(super) asked: Backlog,
     /// Whether a note waits to be taken.
     queued: bool,
     /// Whether the note says that there is nothing to send.
@@ -165,6 +169,7 @@ impl Share {
         unasked: 0,
         due: Time(0),
         round_at: Time(0),
+        asked: Backlog(0),
         queued: false,
         idle: true,
         delivered: 0,
@@ -192,6 +197,17 @@ impl Share {
     /// packet.
     pub(super) fn burst(&self, p: &Params) -> u32 {
         (self.of(p.burst_bytes.into()) as u32).max(p.mtu.into())
+    }
+
+    /// Bytes that this engine may catch up at once when it is late: what it may send in one burst
+    /// beyond a packet. One of several engines may catch up a packet at least. While its process
+    /// waited for a processor nobody else sent what was its part, so that a host whose processes
+    /// wait in turn would otherwise never use all of its rate.
+    /// Rule CC-51.
+    pub(super) fn late(&self, p: &Params, burst: u32) -> u32 {
+        let mtu = u32::from(p.mtu);
+        let least = if self.senders() > 1 { SHARE_LATE_PKTS * mtu } else { 0 };
+        burst.saturating_sub(mtu).max(least)
     }
 
     /// Converts this engine's round to a round of the host. With the few packets of one engine
@@ -260,6 +276,21 @@ impl ActivePaths {
         if let Some(rate) = self.share.rate(link) {
             self.rate.adopt(rate);
         }
+    }
+
+    /// Least RTT if each engine of the host has sent a packet of full size before: in the port of
+    /// the host they wait for each other, however few packets each of them has in flight. Zero for
+    /// a lone engine.
+    /// Rule CC-50.
+    pub(super) fn turn(&self, p: &Params) -> Span {
+        let senders = self.share.senders();
+        if senders == 1 {
+            return Span::ZERO;
+        }
+        let bytes = u64::from(senders) * u64::from(p.mtu);
+        debug_assert!(senders <= HOST_SENDERS_MAX, "no neighbour tells of more");
+        let ns = u64::from(self.rtt.min_ns()) + bytes * 1_000_000_000 / self.rate.rate().max(1);
+        Span(ns.min(p.rto_ns_max.into()))
     }
 
     /// A round is over: congestion control decides on the rate of the host.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::EngineConfig;
-use crate::guards::Guards;
+use crate::guards::{Guard, Guards};
 use crate::path::Gate;
 use crate::rng::Rng;
 use std::sync::Arc;
@@ -21,9 +21,13 @@ fn view(senders: u32, backlogged: u32, limited: u64, rate: u64) -> HostView {
 }
 
 fn context() -> PathContext {
+    context_with(Guards::ALL)
+}
+
+fn context_with(guards: Guards) -> PathContext {
     let mut cfg = EngineConfig::sockets(IP, 0, 4096);
     cfg.line_set(LINE);
-    let params = Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, Guards::ALL, &cfg.own);
+    let params = Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, guards, &cfg.own);
     PathContext::with_params(Arc::new(params), &mut Rng::from_seed(1))
 }
 
@@ -175,8 +179,8 @@ fn the_hosts_rate_moves_by_the_length_of_rounds() {
 /// of each follow those of all.
 #[test]
 fn credits_raise_the_tolerance_of_lone_engines_only() {
-    let rate_after_a_queue = |senders: u32| {
-        let mut c = context();
+    let rate_after_a_queue = |guards: Guards, senders: u32| {
+        let mut c = context_with(guards);
         c.share_note(Time(1_000_000), IP);
         if senders > 1 {
             c.share_view(&view(senders, senders, 0, 0));
@@ -196,6 +200,70 @@ fn credits_raise_the_tolerance_of_lone_engines_only() {
         }
         c.rate_bytes_per_sec() * u64::from(senders) * 100 / LINE
     };
-    assert_eq!(rate_after_a_queue(1), 100, "one and a half targets are the fabric's");
-    assert!(rate_after_a_queue(4) < 95, "several engines see what they would without credits");
+    // A queue that stays whatever is sent would pass for a longer way.
+    let on = Guards::ALL.without(Guard::StaleBase);
+    let off = on.without(Guard::SharedQueue);
+    assert_eq!(rate_after_a_queue(off, 1), 100, "one and a half targets are the fabric's");
+    assert!(rate_after_a_queue(off, 4) < 95, "several engines see what they would without credits");
+    // All paths have it, so that it is a port's.
+    assert!(rate_after_a_queue(on, 1) < 60, "a lone engine leaves room for others");
+    assert_eq!(rate_after_a_queue(Guards::ALL, 1), 100, "a longer way leaves the whole line");
+    let same = (rate_after_a_queue(on, 4), rate_after_a_queue(off, 4));
+    assert_eq!(same.0, same.1, "each of several engines sees too few packets");
+}
+
+/// An engine among 100 whose process waited for the processor for three packets' time catches up
+/// one of them, not all. Rule CC-51.
+#[test]
+fn a_late_engine_among_others_catches_up_a_packet() {
+    let leaves = |gaps_percent: u64| {
+        let senders = 100;
+        let mut c = context();
+        let now = Time(1_000_000);
+        c.share_note(now, IP);
+        c.share_view(&view(senders, senders, 0, LINE / 100 * u64::from(senders)));
+        c.awake(now).on_sent(0, 4096, false, false);
+        let gap = Span(4096 * 1_000_000_000 / (LINE / 100));
+        let now = now + gap.scale(gaps_percent, 100);
+        let mut n = 0;
+        while let Gate::Open { bytes } = c.gate(now, false) {
+            // What is in flight is told at once, so that only the pacer is asked.
+            c.awake(now).on_sent(0, bytes.min(4096), false, false);
+            c.awake(now).active.leave_flight(4096);
+            n += 1;
+            assert!(n < 100, "the pacer never closes");
+        }
+        n
+    };
+    assert_eq!(leaves(95), 0, "too early");
+    assert_eq!(leaves(105), 1, "on time");
+    assert_eq!(leaves(205), 2, "a packet late");
+    assert_eq!(leaves(405), 2, "three packets late");
+}
+
+/// Before anything is lost for certain, each engine of the host may have sent a packet before: all
+/// waits allow for them. A lone engine waits as before. Rule CC-50.
+#[test]
+fn waits_allow_for_a_packet_of_each_engine() {
+    let rate = LINE / 100;
+    let waits = |senders: u32| {
+        let mut c = context();
+        c.awake(Time(1_000_000)).active.rtt.hint(20_000);
+        c.share_view(&view(senders, senders, 0, rate));
+        [c.hedge_delay(), c.tlp_delay(), c.rto(0), c.reorder_slack()]
+    };
+    let alone = waits(1);
+    assert_eq!(waits(2), alone, "two packets take less than any wait");
+    let turn = 200 * 4096 * 1_000_000_000 / rate;
+    for (i, (wait, alone)) in waits(200).into_iter().zip(alone).enumerate() {
+        let least = if i == 3 { turn / 2 } else { turn * 3 / 2 };
+        assert!(alone.0 < least && wait.0 >= least, "wait {i}: {alone:?}, {wait:?}, {least}");
+        assert!(wait.0 < 2 * least, "wait {i}: {wait:?}, {least}");
+    }
+    // A neighbour that lies about its number or rate cannot silence an engine for ever.
+    let mut c = context();
+    c.share_note(Time(1_000_000), IP);
+    c.share_view(&view(u32::MAX, u32::MAX, 0, 1));
+    assert!(c.hedge_delay() > alone[0]);
+    assert!(c.hedge_delay() <= Span::from_ms(500), "{:?}", c.hedge_delay());
 }

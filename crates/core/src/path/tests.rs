@@ -9,6 +9,7 @@ mod credits;
 mod few;
 
 const US: u64 = 1000;
+const CTX: Ctx = Ctx(0);
 
 struct Bench {
     context: PathContext,
@@ -34,7 +35,7 @@ impl Bench {
     }
 
     fn choose(&mut self, flow: u32, avoid: Option<u8>) -> u8 {
-        self.context.awake(self.now).path_choose(Ctx(flow), avoid, &mut self.rng)
+        self.context.awake(self.now).path_choose(Ctx(flow), avoid.map(Lost::on), &mut self.rng)
     }
 
     fn wait_us(&mut self, us: u64) {
@@ -379,10 +380,10 @@ fn acknowledgments_rotate_and_leave_dead_paths() {
     let mut used = Vec::new();
     for i in 0..2000u16 {
         let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
-        b.context.ack_sent(b.now, path, i);
+        b.context.ack_sent(b.now, CTX, path, i);
         // The peer echoes every fourth acknowledgment that arrives.
         if path != dead && i % 4 == 0 {
-            b.context.ack_echoed(b.now, i);
+            b.context.ack_echoed(b.now, CTX, i);
         }
         used.push(path);
     }
@@ -402,10 +403,10 @@ fn the_least_time_to_an_echo_is_a_round_trip() {
     let echo = |b: &mut Bench, from: u16, wait_us: u64, echoed: u16| {
         let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
         for i in 0..4 {
-            b.context.ack_sent(b.now, path, from.wrapping_add(i));
+            b.context.ack_sent(b.now, CTX, path, from.wrapping_add(i));
         }
         b.wait_us(wait_us);
-        b.context.ack_echoed(b.now, echoed);
+        b.context.ack_echoed(b.now, CTX, echoed);
         b.context.active.as_ref().expect("it has sent").ack_paths.echo().0.div_ceil(US)
     };
     assert_eq!(echo(&mut b, 100, 900, 99), 0, "an earlier one says nothing");
@@ -423,7 +424,7 @@ fn unechoed_acknowledgments_alone_prove_nothing() {
     let mut used = Vec::new();
     for i in 0..1000u16 {
         let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
-        b.context.ack_sent(b.now, path, i);
+        b.context.ack_sent(b.now, CTX, path, i);
         used.push(path);
     }
     used.sort_unstable();
@@ -612,4 +613,28 @@ fn probes_of_a_closed_loop(policy: PathPolicy) -> Vec<(u32, bool)> {
         b.context.awake(b.now).on_ack_end(64, true, false);
     }
     probed
+}
+
+/// The program has not looked since, so the acknowledgment of the last message is unread, or it is
+/// late: the next message does not look for another path.
+#[test]
+fn a_message_behind_an_unread_acknowledgment_keeps_to_the_known_path() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let known = b.choose(0, None);
+    let sent = b.now;
+    b.context.awake(sent).on_sent(known, 64, false, false);
+    b.wait_us(10);
+    b.context.awake(b.now).on_acked(known, 64, sent);
+    b.context.awake(b.now).on_echo(known, Span::from_us(10), false);
+    b.context.awake(b.now).on_ack_end(64, true, false);
+    for n in 1..=4 {
+        b.wait_us(200);
+        assert_eq!(b.choose(0, None), known, "message {n}");
+        b.context.awake(b.now).on_sent(known, 64, false, false);
+    }
+    // Overdue: the quickest path that is known otherwise, and a second copy takes any but those.
+    b.context.on_copied(known, Span::from_us(50));
+    let copied = b.choose(0, Some(known));
+    assert_ne!(copied, known);
+    assert!(b.context.awake(b.now).explore_take(&mut b.rng).is_some_and(|p| p != copied));
 }

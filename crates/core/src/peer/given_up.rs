@@ -178,6 +178,15 @@ impl LossState {
     pub fn tail_probes(&self) -> u8 {
         self.tail_probes
     }
+    /// Doublings of the wait for a copy: none while half of what can be saved up is there, and one
+    /// more for each halving of that.
+    pub fn hedge_scarcity(&self) -> u8 {
+        let half = HEDGE_CREDIT_MAX / 2;
+        let doublings = (half / self.hedge_credit.clamp(HEDGE_COST, half)).ilog2() as u8;
+        debug_assert!(doublings < 8, "a wait is doubled some times");
+        doublings
+    }
+
     /// Whether there is credit for an early tail-loss probe.
     pub fn can_hedge(&self) -> bool {
         self.hedge_credit >= HEDGE_COST
@@ -328,10 +337,13 @@ mod tests {
     fn quick_tail_probes_cost_what_arrivals_bring() {
         let mut l = LossState::default();
         let mut quick = 0;
+        let mut doublings = vec![];
         while l.can_hedge() {
+            doublings.push(l.hedge_scarcity());
             l.tail_probed(Time(10), true);
             quick += 1;
         }
+        assert_eq!(doublings, [0, 0, 0, 0, 0, 0, 1, 2], "the last ones leave late");
         assert_eq!(quick, u32::from(HEDGE_CREDIT_MAX / HEDGE_COST));
         l.progress(Time(20), u32::from(HEDGE_COST));
         assert!(l.can_hedge() && l.tail_probes() == 0, "paid for by what arrived");

@@ -13,6 +13,8 @@ struct Answer {
     padded_len: u16,
     /// 0 in an answer to an Open; else the number of the Challenge that it answers.
     cookie: u64,
+    /// Path by which the question came.
+    near: u8,
 }
 
 /// What an outgoing Open-Ack carries.
@@ -24,6 +26,8 @@ pub(crate) struct AnswerOut {
     pub cookie: u64,
     /// Length in bytes to which it is padded; 0: no padding.
     pub padded_len: u16,
+    /// Path by which the question came.
+    pub near: u8,
 }
 
 /// Reaction to a Challenge that answers our Open.
@@ -427,21 +431,21 @@ impl Handshake {
     }
     /// Queues an Open-Ack of `padded_len` bytes (0: no padding) that answers an Open, or the
     /// Challenge whose number is `cookie`. However often a peer asks before the answer is sent, it
-    /// gets one.
-    pub fn answer(&mut self, cookie: u64, padded_len: u16) {
+    /// gets one. The last question came by the path `near`.
+    pub fn answer(&mut self, cookie: u64, padded_len: u16, near: u8) {
         debug_assert!(self.knows_peer(), "an answer has somebody to go to");
         let before = self.underway().answer;
         // Of a full Open and a smaller one sent beside it, the full one is answered, without
         // padding.
         let full = before.waits && padded_len.min(before.padded_len) == 0;
         let padded_len = if full { 0 } else { padded_len.max(before.padded_len) };
-        self.underway_change(|u| u.answer = Answer { waits: true, padded_len, cookie });
+        self.underway_change(|u| u.answer = Answer { waits: true, padded_len, cookie, near });
     }
     /// Takes the Open-Ack that waits; `None` if none waits, or if the peer is no longer known.
     pub fn answer_take(&mut self) -> Option<AnswerOut> {
-        let Answer { waits, padded_len, cookie } =
+        let Answer { waits, padded_len, cookie, near } =
             self.underway_change(|u| core::mem::take(&mut u.answer));
-        let out = AnswerOut { echo_tag: self.peer_tag, cookie, padded_len };
+        let out = AnswerOut { echo_tag: self.peer_tag, cookie, padded_len, near };
         (waits && self.knows_peer()).then_some(out)
     }
 }
@@ -531,18 +535,20 @@ mod tests {
     fn answers_are_one_and_the_full_one_wins() {
         let mut h = Handshake::new(ContextState::HalfOpen, OwnTag(7));
         h.peer_is(PeerTag(9), 1);
-        h.answer(0, 500);
+        h.answer(0, 500, 5);
         h.peer_is_unknown();
         assert_eq!((h.answer_waits(), h.answer_take()), (true, None), "to nobody that is known");
         h.peer_is(PeerTag(9), 1);
-        h.answer(0, 500);
-        h.answer(3, 900);
-        let out = |cookie, padded_len| Some(AnswerOut { echo_tag: PeerTag(9), cookie, padded_len });
-        assert_eq!((h.answer_take(), h.answer_waits()), (out(3, 900), false));
-        h.answer(0, 500);
-        h.answer(0, 0);
-        h.answer(0, 500);
-        assert_eq!((h.answer_take(), h.answer_take()), (out(0, 0), None));
+        h.answer(0, 500, 5);
+        h.answer(3, 900, 6);
+        let out = |cookie, padded_len, near| {
+            Some(AnswerOut { echo_tag: PeerTag(9), cookie, padded_len, near })
+        };
+        assert_eq!((h.answer_take(), h.answer_waits()), (out(3, 900, 6), false));
+        h.answer(0, 500, 5);
+        h.answer(0, 0, 5);
+        h.answer(0, 500, 5);
+        assert_eq!((h.answer_take(), h.answer_take()), (out(0, 0, 5), None));
         assert!(h.underway.is_none(), "nothing is kept of it");
     }
 }

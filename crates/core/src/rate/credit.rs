@@ -20,7 +20,10 @@ const SILENCE_WHOLE: Span = Span::from_secs(1);
 /// packets that are lost are a silence for the receiver alone. A limit holds for that case, for
 /// several contexts to one address, and for a receiver that grants without measure (see
 /// [`Self::on_counter`]).
+///
+/// Packed, because each idle peer has one: padding would cost the path context eight bytes.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(Rust, packed)]
 pub(crate) struct Credit {
     on: bool,
     /// What may be in flight of packets that needed no grant, in units of 1 KiB.

@@ -62,15 +62,21 @@ impl Demand {
         self.mean_note(arrived);
         self.earned = self.earned.saturating_add(units(arrived));
         self.believed = self.believed.saturating_add(units(arrived));
-        if passed == 0 {
-            self.believed = self.believed.saturating_add(units(mean));
-            let most = self.earned_bytes().max(self.ahead);
-            self.ahead = self.ahead.saturating_add(mean).saturating_sub(arrived).min(most);
-        } else {
-            let overtaken = (passed - 1).saturating_mul(mean);
-            let overtaken = overtaken.min(u32::from(self.believed) * CREDIT_UNIT_BYTES);
-            self.believed -= units(overtaken);
-            self.ahead = self.ahead.saturating_sub(arrived.saturating_add(overtaken));
+        match passed {
+            0 => {
+                self.believed = self.believed.saturating_add(units(mean));
+                let most = self.earned_bytes().max(self.ahead);
+                self.ahead = self.ahead.saturating_add(mean).saturating_sub(arrived).min(most);
+            }
+            1 => self.ahead = self.ahead.saturating_sub(arrived),
+            _ => {
+                let overtaken = (passed - 1).saturating_mul(mean);
+                let believed = u32::from(self.believed) * CREDIT_UNIT_BYTES;
+                let overtaken =
+                    if planted!(NumbersBelieved) { overtaken } else { overtaken.min(believed) };
+                self.believed = self.believed.saturating_sub(units(overtaken));
+                self.ahead = self.ahead.saturating_sub(arrived.saturating_add(overtaken));
+            }
         }
     }
 
@@ -273,16 +279,21 @@ impl Granter {
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
-        self.unearned -= peer.unearned();
-        // Grants from before a silence count no longer: they may be lost, and the sender drops them
-        // after a silence that is a little shorter.
-        if peer.is_silent(now, self.stale_least) {
-            peer.ahead = 0;
+        // A peer without grants has none that could be dropped, and none in the sum.
+        if peer.ahead > 0 {
+            self.unearned -= peer.unearned();
+            // Grants from before a silence count no longer: they may be lost, and the sender drops
+            // them after a silence that is a little shorter.
+            if peer.is_silent(now, self.stale_least) {
+                peer.ahead = 0;
+            }
         }
         peer.echo_ns = ns32(echo);
         peer.heard = now.to_wire();
         peer.on_arrived(arrived, passed);
-        self.unearned += peer.unearned();
+        if peer.ahead > 0 {
+            self.unearned += peer.unearned();
+        }
         if self.wanting != 1 {
             self.lone_since = now;
         }

@@ -178,8 +178,13 @@ impl LossCap {
     /// A round is over. `tolerated_ns`: queueing delay beyond which delay lowers the rate. Returns
     /// whether it ended an interval after which nothing is known that a new cap would not know.
     pub(crate) fn on_round(&mut self, link: &Link, round: &Round, tolerated_ns: u64) -> bool {
-        // The base RTT may have fallen.
-        self.cap = self.cap.max(link.rate_min());
+        // On slow links the base RTT is that of a small packet, and a full one takes longer by
+        // itself.
+        let link = &Link { base_ns: link.base_ns + round.own_ns, ..*link };
+        if round.full {
+            // The base RTT may have fallen.
+            self.cap = self.cap.max(link.rate_min());
+        }
         if round.app_limited {
             self.begin(self.settling);
             return false;

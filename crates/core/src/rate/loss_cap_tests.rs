@@ -12,6 +12,7 @@ const LINK: Link = Link {
     burst: 65_536,
     known_ns: 60_000,
     target_ns: 100_000,
+    unsure_ns: 0,
     mtu: 4096,
     credited: false,
     guards: Guards::ALL,
@@ -66,6 +67,32 @@ fn a_limit_that_drops_is_found_kept_and_tried_again() {
         let (used, lost) = run(&mut cap, 20_000, LINE / part, 0, 0);
         assert!(used >= 950 && lost <= 10, "1/{part}: used {used}, lost {lost} per thousand");
     }
+}
+
+/// The base RTT is that of small packets, of which a full one takes several by itself: a packet per
+/// eight of them is more than the limit lets pass, and half of all packets were lost for ever (seed
+/// 2091106 of `srd check --with Crowd`).
+#[test]
+fn the_least_cap_is_a_packet_per_eight_round_trips_of_full_packets() {
+    let link = Link { mtu: 9000, ..LINK };
+    let passes = link.rate_min() / 2;
+    let mut cap = LossCap::new();
+    let after = |cap: &mut LossCap, own_ns: u64| {
+        for _ in 0..1_000 {
+            let rate = LINE.min(cap.cap());
+            let delivered = rate.min(passes);
+            let ns = 9000 * 1_000_000_000 / delivered;
+            let (acked, missing) = (9000, 9000 * (rate - delivered) / delivered);
+            let queue_ns = Some(own_ns);
+            let full = true;
+            let round =
+                Round { queue_ns, own_ns, full, delivered, acked, missing, ns, ..Round::default() };
+            cap.on_round(&link, &round, 150_000);
+        }
+        cap.cap()
+    };
+    assert!(after(&mut cap, 60_000) < passes * 5 / 4, "{} of {passes}", cap.cap());
+    assert!(after(&mut cap, 0) >= link.rate_min(), "where full packets are as quick");
 }
 
 #[test]

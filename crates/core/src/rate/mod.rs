@@ -14,6 +14,7 @@ pub(crate) mod pacing;
 mod port;
 pub(crate) mod round;
 mod srd;
+mod stale;
 
 pub(crate) use credit::grants_ahead;
 pub use grant::{Grant, Granter};
@@ -53,6 +54,9 @@ pub(crate) struct Link {
     pub known_ns: u64,
     /// Queueing-delay target in ns.
     pub target_ns: u64,
+    /// Queueing delay in ns up to which a queue cannot be told from the usual differences between
+    /// round trips.
+    pub unsure_ns: u64,
     /// Payload of a full packet in bytes.
     pub mtu: u64,
     /// Whether credits are in force: the receiver allocates the last hop.
@@ -156,6 +160,15 @@ impl RateState {
             Self::Srd(s) => s.full_pace_256(),
             Self::Fixed(_) => None,
             Self::Own(own) => own.engine().and_then(Self::full_pace_256),
+        }
+    }
+
+    /// By how many ns the base RTT is to rise since the last round (0: not): the way became longer.
+    pub(crate) fn base_rise_ns(&self) -> u32 {
+        match self {
+            Self::Srd(s) => s.base_rise_ns(),
+            Self::Fixed(_) => 0,
+            Self::Own(own) => own.engine().map_or(0, Self::base_rise_ns),
         }
     }
 

@@ -47,8 +47,12 @@ impl Pacing {
     pub(crate) fn rate_set(&mut self, rate: u64, burst_max: u32, mtu: u16) {
         self.ns_per_byte = ns_per_byte(rate);
         self.burst_bytes = burst_bytes(rate, burst_max, mtu);
-        let (lag, _) = self.cost(burst_max.saturating_sub(u32::from(mtu)));
-        self.lag_max = lag;
+        self.late_set(burst_max.saturating_sub(u32::from(mtu)));
+    }
+
+    /// Sets how many bytes a late sender may catch up at once.
+    pub(crate) fn late_set(&mut self, bytes: u32) {
+        (self.lag_max, _) = self.cost(bytes);
     }
 
     /// Time that `bytes` take at the rate: whole ns and the fraction.

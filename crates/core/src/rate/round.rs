@@ -11,6 +11,10 @@ pub(crate) struct Round {
     pub queue_ns: Option<u64>,
     /// The same median in ns, with the spread between the paths; 0 = no sample.
     pub median_ns: u64,
+    /// Lower quartile of the same in ns, less the own time of full packets: a queue that nearly all
+    /// paths have. 0 = no sample, or several engines of this host send there, each of which sees
+    /// too few packets.
+    pub shared_ns: u64,
     /// Delivery rate: bytes per second acknowledged.
     pub delivered: u64,
     /// Bytes per second sent in the previous round, which are acknowledged in this one.
@@ -221,6 +225,7 @@ impl RoundMeter {
         let round = Round {
             queue_ns: None,
             median_ns: 0,
+            shared_ns: 0,
             delivered: Link::rate(self.acked, ns),
             sent: self.sent_before,
             packets: self.acked / mtu.max(1),

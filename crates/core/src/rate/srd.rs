@@ -7,16 +7,17 @@
 
 use super::full::FullQueue;
 use super::loss_cap::LossCap;
+use super::stale::StaleBase;
 use super::{Link, RateControl, Round};
 use crate::guards::Guard;
 use crate::tuning::{
     CAP_UNLIKE_LINKS_PERMILLE, CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX,
     CUT_MAX_LIMITED, DECREASE, HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LINE_HALVINGS_MAX,
     LINE_MOST, LINE_SLOPE, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_CUT, MARKED_ROUNDS, MARKED_START,
-    PACKETS_TRUSTED, QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS,
-    START_HALVINGS_MAX, STEP_PACKET, STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE,
-    USED_RATE, WINDOW_FIRST, WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS,
-    WINDOW_UNKNOWN_MAX,
+    PACKETS_TRUSTED, QUICK_STEPS, SHARED_MOST, SHARED_SLOPE, SHARED_TARGET, SHORT, SHORT_CUT,
+    SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS, START_HALVINGS_MAX, STEP_PACKET, STEP_SHARE, Share,
+    TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_CREDITED, WINDOW_FIRST,
+    WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
 };
 
 #[derive(Debug)]
@@ -44,6 +45,9 @@ pub(crate) struct SrdRate {
     loss_cap: Option<Box<LossCap>>,
     /// The rule for a queue that overflows again and again.
     full: FullQueue,
+    /// The rule for a way that became longer, and what it said of the last round.
+    stale: StaleBase,
+    base_rise_ns: u32,
 }
 
 /// The verdict of a round on the rate, decided once, when the round ends.
@@ -108,6 +112,8 @@ impl SrdRate {
             growth: 0,
             loss_cap: None,
             full: FullQueue::default(),
+            stale: StaleBase::default(),
+            base_rise_ns: 0,
         }
     }
 
@@ -121,6 +127,11 @@ impl SrdRate {
         self.full.is_in_force().then(|| self.full.pace_256())
     }
 
+    /// See [`StaleBase::on_round`].
+    pub(crate) fn base_rise_ns(&self) -> u32 {
+        self.base_rise_ns
+    }
+
     /// No round has ended yet.
     pub(crate) fn is_opening(&self) -> bool {
         self.first
@@ -132,6 +143,18 @@ impl SrdRate {
         (self.rate, self.first) = (rate, false);
     }
 
+    /// Halvings of the rate below the line rate, in units of 1/256, and what each adds to the
+    /// tolerated delay, as a fraction of it. Where the line rate is learnt, each sender has its
+    /// own, and only a scale that is the same for all makes them converge.
+    fn halvings(&self, link: &Link) -> (u64, Share) {
+        let (scale, most, slope) = match link.line_known {
+            true => (link.line, TARGET_HALVINGS_MAX, TARGET_SLOPE),
+            false => (LINE_MOST, LINE_HALVINGS_MAX, LINE_SLOPE),
+        };
+        let slope = if link.guards.has(Guard::TargetSlope) { slope } else { Share(0, 1) };
+        (log2_256(scale.max(self.rate), self.rate).min(most << 8), slope)
+    }
+
     /// The queueing delay in ns that this rate tolerates: the link's target at line rate, and a
     /// quarter of the target more for each halving of the rate. Without that slope, of two senders
     /// the one with the worse estimate of the least RTT would take all of the bandwidth. While
@@ -139,18 +162,28 @@ impl SrdRate {
     /// fabric.
     /// Rule CC-16.
     fn target(&self, link: &Link) -> u64 {
-        // Where the line rate is learnt, each sender has its own, and only a scale that is the same
-        // for all makes them converge.
-        let (scale, most, slope) = match link.line_known {
-            true => (link.line, TARGET_HALVINGS_MAX, TARGET_SLOPE),
-            false => (LINE_MOST, LINE_HALVINGS_MAX, LINE_SLOPE),
-        };
-        let halvings = log2_256(scale.max(self.rate), self.rate).min(most << 8);
-        let slope = if link.guards.has(Guard::TargetSlope) { slope } else { Share(0, 1) };
+        let (halvings, slope) = self.halvings(link);
         let slack = link.credited && link.guards.has(Guard::CreditedSlack);
         let tolerated = if slack { CREDITED_TARGETS } else { 1 };
         let base = tolerated * link.target_ns;
         (base + slope.of((base * halvings) >> 8)).max(1)
+    }
+
+    /// The queueing delay of the round, as [`Self::target`] takes it. What nearly all paths have is
+    /// the queue of a port that the sender shares with others, and path choice does not shorten it:
+    /// less of it is tolerated, so that it counts as more, up to a limit.
+    /// Rule CC-47.
+    fn queue(&self, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
+        if !link.credited || !link.guards.has(Guard::SharedQueue) {
+            return queue;
+        }
+        debug_assert!(target > 0, "some delay is always tolerated");
+        let (halvings, slope) = self.halvings(link);
+        let least = SHARED_TARGET.of(link.target_ns);
+        let tolerated = least + ((SHARED_SLOPE * slope.of(least * halvings)) >> 8);
+        let tolerated = tolerated.max(link.unsure_ns).clamp(1, target);
+        let counts = u128::from(round.shared_ns) * u128::from(target) / u128::from(tolerated);
+        queue.max((counts as u64).min(SHARED_MOST * target))
     }
 
     /// Least rate to which delay alone may lead: one burst per RTT. A lower rate needs losses,
@@ -216,6 +249,17 @@ impl SrdRate {
             && link.guards.has(Guard::MarkedStart)
     }
 
+    /// Whether switches have marked all packets for many rounds, in which the rate was used.
+    /// Rule CC-43.
+    fn is_marked_on(&self, round: &Round) -> bool {
+        self.marked >= MARKED_ROUNDS && !round.app_limited
+    }
+
+    /// The rate after one more round of that kind.
+    fn marked_cut(&self) -> u64 {
+        self.rate - MARKED_CUT.of(self.rate)
+    }
+
     /// The regime of the round: the first one whose condition holds. Also counts consecutive
     /// rounds.
     fn regime(&mut self, link: &Link, round: &Round, queue: u64, target: u64) -> Regime {
@@ -246,7 +290,7 @@ impl SrdRate {
             () if queue > HEAVY_TARGETS * target || overflow => Regime::Overload,
             () if queue > target => Regime::Queue,
             () if lossy => Regime::Lossy,
-            () if self.marked >= MARKED_ROUNDS && !round.app_limited => Regime::Marked,
+            () if self.is_marked_on(round) => Regime::Marked,
             () if short && queue > SHORT_QUEUE.of(target) => Regime::Short,
             () if first && Self::is_marked(link, round) => Regime::MarkedStart,
             () => Regime::Clear,
@@ -292,7 +336,14 @@ impl SrdRate {
             Regime::Alone => self.increase(link, 0, 1).min(Link::rate(link.mtu, link.srtt_ns)),
             Regime::Held => self.rate,
             Regime::Overload => self.cut(round).max(self.rate_least(link)),
-            Regime::Queue => self.decrease(link, round, queue, target).max(self.rate_least(link)),
+            Regime::Queue => {
+                let less = self.decrease(link, round, queue, target);
+                // A queue that is hardly too long, such as marks make without any packet that
+                // waits, takes next to nothing.
+                let less =
+                    if self.is_marked_on(round) { less.min(self.marked_cut()) } else { less };
+                less.max(self.rate_least(link))
+            }
             Regime::Lossy => LOSSY_CUT.of(self.rate).max(self.carried(round).min(self.rate)),
             Regime::Short => {
                 SHORT_DELIVERED.of(delivered).max(SHORT_CUT.of(self.rate)).min(self.rate)
@@ -303,7 +354,7 @@ impl SrdRate {
             }
             Regime::Marked => {
                 let least = Link::rate(link.burst, link.srtt_ns).min(self.rate);
-                (self.rate - MARKED_CUT.of(self.rate)).max(least)
+                self.marked_cut().max(least)
             }
             Regime::Clear => self.increase(link, queue, target),
         };
@@ -329,6 +380,7 @@ impl SrdRate {
 
     /// The new rate after a round.
     fn decide(&mut self, link: &Link, round: &Round) {
+        self.base_rise_ns = 0;
         self.lossless = match round.lost_permille {
             0 => (self.lossless + 1).min(LOSSLESS_ROUNDS),
             _ => 0,
@@ -345,8 +397,12 @@ impl SrdRate {
             self.loss_cap(link, round, target);
         }
         let Some(queue) = round.queue_ns else { return };
+        let queue = self.queue(link, round, queue, target);
         if self.first && self.start_goes_on(link, round, queue) {
             return;
+        }
+        if !self.first {
+            self.base_rise_ns = self.stale.on_round(link, round, self.rate, queue > target);
         }
         let regime = self.regime(link, round, queue, target);
         self.hold = regime.is_decrease();
@@ -398,9 +454,10 @@ impl RateControl for SrdRate {
             0
         };
         let least = quiet.max(WINDOW_PKTS_MIN * link.mtu);
-        // Twice the target: the control loop acts on the median of the paths, and the cap must
+        // More than the target: the control loop acts on the median of the paths, and the cap must
         // leave room for the slower half.
-        let covered = link.base_ns + WINDOW_TARGETS * link.target_ns;
+        let targets = if link.credited { WINDOW_CREDITED } else { WINDOW_TARGETS };
+        let covered = link.base_ns + targets.of(link.target_ns);
         let most = WINDOW_MOST.of(bdp).max(Link::bytes(link.line, covered) + link.host_bytes);
         let wanted = Link::bytes(self.rate(), covered) + link.host_bytes;
         // What waits in hosts is in no queue of the network.

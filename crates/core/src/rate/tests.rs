@@ -6,6 +6,7 @@ mod marks;
 mod model;
 mod network;
 mod overload;
+mod shared;
 mod starts;
 mod unknown;
 
@@ -145,6 +146,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
         burst: 1024,
         known_ns: 0,
         target_ns: 1_000,
+        unsure_ns: 0,
         mtu: 1024,
         credited: false,
         guards: Guards::ALL,
@@ -181,6 +183,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         burst: 65_536,
         known_ns: 0,
         target_ns: 100_000,
+        unsure_ns: 0,
         mtu: 1400,
         credited: false,
         guards: Guards::ALL,
@@ -419,6 +422,7 @@ fn credited_senders_tolerate_the_queue_of_the_fabric() {
         burst: 8192,
         known_ns: 0,
         target_ns: 10_000,
+        unsure_ns: 0,
         mtu: 4096,
         credited,
         guards: Guards::ALL,

@@ -48,7 +48,10 @@ impl<O: Observer> Lane<'_, O> {
         let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
         let back = self.win.inbound.on_packet(arrived, h.timestamp);
         debug_assert!(arrived <= self.now, "it waited no longer than since it arrived");
-        self.way.paths.ack_echoed(self.now, h.ack_echo);
+        self.way.paths.ack_echoed(self.now, self.ci, h.ack_echo);
+        if self.shared.cfg.path.rails > 1 {
+            self.way.paths.rail_heard(h.path);
+        }
         if self.win.loss.is_stalled() {
             self.resume();
         }

@@ -138,6 +138,9 @@ impl<O: Observer> Lane<'_, O> {
             return;
         }
         self.win.loss.echoed(self.now);
+        if self.shared.cfg.path.rails > 1 {
+            self.way.paths.awake(self.now).on_rail_echo(e.path, sent);
+        }
         let (waited, back) = (arrival.waited, arrival.back);
         // A one-way delay above the round-trip time means that a clock has leapt.
         let leapt = back > age;
@@ -257,7 +260,7 @@ impl<O: Observer> Lane<'_, O> {
         if credit_units > 0 {
             // Each context has a counter of its own; all contexts to the address share the credits.
             self.way.credit_total = self.way.credit_total.wrapping_add(credit_units);
-            self.way.paths.on_credit(self.now, self.way.credit_total);
+            self.way.paths.on_credit(self.now, self.way.credit_total, self.way.active);
         }
     }
 
@@ -279,6 +282,10 @@ impl<O: Observer> Lane<'_, O> {
         };
         self.shared.observer.event(self.now, event);
         self.loss_detect();
+        if self.shared.cfg.path.rails > 1 {
+            let slack = self.way.paths.reorder_slack();
+            self.way.paths.awake(self.now).rails_judge(slack);
+        }
         self.inflight_check();
         self.inflight_freed();
         self.ready_push_useful();

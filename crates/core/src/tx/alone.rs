@@ -31,7 +31,7 @@ impl<O: Observer> Lane<'_, O> {
         // Plain ECMP keeps acknowledgments on one path.
         let repeat = repeat && self.shared.cfg.guards.has(Guard::AckRepeat);
         let path = if repeat && self.shared.cfg.path.policy != PathPolicy::Ecmp {
-            self.way.paths.awake(self.now).path_any(&mut self.shared.rng)
+            self.way.paths.awake(self.now).path_repeat(&mut self.shared.rng)
         } else {
             self.way.paths.awake(self.now).ack_path_choose(alone, &mut self.shared.rng)
         };
@@ -89,7 +89,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Queues a probe on the next of all live paths.
     pub(crate) fn probe_push(&mut self) {
-        let path = self.way.paths.awake(self.now).path_any(&mut self.shared.rng);
+        let path = self.way.paths.awake(self.now).path_ask(&mut self.shared.rng);
         if !planted!(StallUnprobed) {
             self.shared.out.probe_push(ProbeOut::small(self.ci, path));
         }

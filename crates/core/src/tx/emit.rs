@@ -3,6 +3,7 @@
 use crate::api::{Opcode, Payload, SendRequest, Source, Status, Transmit, TxSink, WrHandle};
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
+use crate::path::GRANTS_ASKED_MIN;
 use crate::peer::Numbered;
 use crate::peer::scoreboard::{Entry, Kind};
 use crate::psn::{Psn, TxNum};
@@ -122,7 +123,10 @@ impl<O: Observer> Lane<'_, O> {
     ) -> Header {
         let una = self.win.board.una();
         debug_assert!(!psn.is_before(una) || cfg!(planted_bugs), "not below the lower edge");
-        let backlog = self.win.backlog_packets(self.peer.limits().mtu);
+        let mut backlog = self.win.backlog_packets(self.peer.limits().mtu);
+        if backlog > GRANTS_ASKED_MIN && self.granting() {
+            backlog = backlog.min(self.way.paths.grants_asked(self.way.active).into());
+        }
         let number = Numbered { path, tx_num, psn, una, backlog };
         self.peer.header(self.now, self.shared.cfg.slot, kind, flags, &number)
     }

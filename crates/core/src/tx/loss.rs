@@ -61,7 +61,7 @@ impl<O: Observer> Lane<'_, O> {
             return Some(Time(0));
         }
         let timed = self.shared.cfg.guards.has(Guard::Overtaken);
-        timed.then(|| due + paths.srtt() + paths.host_delay())
+        timed.then(|| due + paths.srtt().max(paths.turn()) + paths.host_delay())
     }
 
     /// Declares PSN `p`, which is in flight, lost.
@@ -73,12 +73,24 @@ impl<O: Observer> Lane<'_, O> {
         let sure = self.way.paths.awake(self.now).on_lost(e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
         self.win.loss.remember(GivenUp::new(p, &e, blame));
+        self.silence_note(&e);
         self.shared
             .observer
             .event(self.now, Event::Lost { ctx: self.ci, psn: p, path: e.path, rule });
         self.mtu_lost(&e);
         debug_assert!(self.win.board.lost_len() > 0, "it waits to go again");
         self.room_offer();
+    }
+
+    /// The transmission of `e` was given up: evidence about the rail of its path.
+    fn silence_note(&mut self, e: &Entry) {
+        if self.shared.cfg.path.rails == 1 {
+            return;
+        }
+        let slack = self.way.paths.reorder_slack();
+        if self.way.paths.awake(self.now).on_silent(e.path, e.sent, slack) {
+            self.path_changes();
+        }
     }
 
     /// Packets of this context have left flight without an acknowledgment. The contexts of the
@@ -161,7 +173,10 @@ impl<O: Observer> Lane<'_, O> {
         let probes = self.win.loss.tail_probes();
         let guards = self.shared.cfg.guards;
         let wait = match self.is_hedged() {
-            true if probes < HEDGES_MAX => self.way.paths.hedge_delay().scale(1 << probes, 1),
+            true if probes < HEDGES_MAX => {
+                let doublings = probes + self.win.loss.hedge_scarcity();
+                self.way.paths.hedge_delay().scale(1 << doublings, 1)
+            }
             false if probes == 0 && guards.has(Guard::TailProbe) => self.way.paths.tlp_delay(),
             _ => return Time::NEVER,
         };
@@ -305,6 +320,10 @@ impl<O: Observer> Lane<'_, O> {
         );
         self.win.board.mark_lost(p);
         self.win.loss.remember(GivenUp::unblamed(p, &e));
+        self.silence_note(&e);
+        if self.win.board.in_flight() < HEDGED_MAX {
+            self.way.paths.on_copied(e.path, self.now.since(e.sent));
+        }
         self.shared.counters.tlp_pkts += 1;
         if !planted!(TailProbeLeaks) {
             self.way.paths.on_forgotten(e.wire_bytes);
@@ -353,6 +372,7 @@ impl<O: Observer> Lane<'_, O> {
             // If the peer received the original, it will echo it. If it never does, the original
             // was lost, and where little is sent this may be the only sign of a dead path.
             self.win.loss.remember(GivenUp::unblamed(p, &e));
+            self.silence_note(&e);
         }
         debug_assert_eq!(self.win.board.in_flight(), 0, "all of it waits to go again");
         self.shared.counters.stalls += 1;

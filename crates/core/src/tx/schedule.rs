@@ -5,7 +5,7 @@ use crate::events::Observer;
 use crate::lane::Lane;
 use crate::objects::qp::QpState;
 use crate::outbox::ProbeOut;
-use crate::path::Gate;
+use crate::path::{Gate, Lost};
 use crate::peer::ContextState;
 use crate::psn::Psn;
 use crate::time::Time;
@@ -90,7 +90,10 @@ impl<O: Observer> Lane<'_, O> {
             return self.datagram_turn(wi, out);
         }
         self.share_touch(false);
-        let lost = self.win.board.lost_front().map(|p| self.win.board.get(p).path);
+        let lost = self.win.board.lost_front().map(|p| {
+            let e = self.win.board.get(p);
+            Lost { path: e.path, sent: e.sent, again: e.again > 0 }
+        });
         let flying = self.win.board.in_flight_bytes();
         // With more in flight, what the peer takes (`rx_budget`) has no room for another packet.
         let flying_max = budget.saturating_sub(mtu);

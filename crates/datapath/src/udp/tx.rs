@@ -162,7 +162,9 @@ impl TxQueue {
         list.last = index;
         let arena_at = self.arena.len();
         let (parts_at, mut pad) = (self.parts.len(), 0);
-        if packet.finish.is_some() || copies(len) {
+        if packet.headers.len() == len && packet.finish.is_none() {
+            self.arena.extend_from_slice(packet.headers);
+        } else if packet.finish.is_some() || copies(len) {
             packet.gather_into(&mut self.arena);
         } else {
             pad = packet.pad_len();

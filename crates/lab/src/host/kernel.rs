@@ -22,6 +22,9 @@ const TX_BATCH: usize = 64;
 const BURST_BYTES_MAX: u32 = 65_000;
 /// Most bytes that wait for the card: 64 paths with a send buffer of 64 KiB each.
 const CARD_BYTES_MAX: u64 = 64 * 65_536;
+/// Target size of a batch in packets and bytes, as in the datapath.
+const BATCH_PACKETS: usize = 64;
+const BATCH_BYTES: u64 = 256 << 10;
 /// Shortest turn.
 const TURN_PS_MIN: Ps = 100 * NS;
 
@@ -42,10 +45,13 @@ pub struct KernelCounts {
     pub stolen_ps: u64,
     /// Longest wait of a packet between its arrival and its receive call, ps.
     pub waited_ps_max: u64,
+    /// Share of the time from its first turn to the end of its last one that a process was in
+    /// turns, with what was stolen from them, in thousandths.
+    pub busy_permille_max: u64,
 }
 
 impl KernelCounts {
-    /// The sum of both; the larger of the longest waits.
+    /// The sum of both; the larger of the longest waits and of the shares.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -56,6 +62,7 @@ impl KernelCounts {
             socket_drops: self.socket_drops + other.socket_drops,
             stolen_ps: self.stolen_ps + other.stolen_ps,
             waited_ps_max: self.waited_ps_max.max(other.waited_ps_max),
+            busy_permille_max: self.busy_permille_max.max(other.busy_permille_max),
         }
     }
 }
@@ -83,6 +90,11 @@ pub(super) struct Kernel {
     free_at: Ps,
     /// Start and end of the next stolen span.
     stolen: (Ps, Ps),
+    /// Start of the first turn, and time spent in turns.
+    began_at: Option<Ps>,
+    busy_ps: Ps,
+    /// Packets that the next receive call asks for.
+    want: usize,
     counts: KernelCounts,
 }
 
@@ -98,14 +110,18 @@ impl Kernel {
             turn_at: Ps::MAX,
             free_at: 0,
             stolen: (0, 0),
+            began_at: None,
+            busy_ps: 0,
+            want: 1,
             counts: KernelCounts::default(),
         };
         kernel.stolen_next();
         kernel
     }
 
-    pub(super) const fn counts(&self) -> KernelCounts {
-        self.counts
+    pub(super) fn counts(&self) -> KernelCounts {
+        let all_ps = self.began_at.map_or(0, |began| self.free_at - began).max(1);
+        KernelCounts { busy_permille_max: self.busy_ps * 1000 / all_ps, ..self.counts }
     }
 
     fn stolen_next(&mut self) {
@@ -155,13 +171,18 @@ impl Kernel {
 
     /// The packets that one receive call returns.
     fn receive(&mut self, now: Ps) -> Vec<Waiting> {
-        let most = (self.model.batch.at(self.rng.unit()) as usize).max(1);
+        // A receive call asks for more than the last one returned; the model has what one returns
+        // whose predecessor returned little.
+        let most = (self.model.batch.at(self.rng.unit()) as usize).max(self.want);
         let seen = self.inbox.partition_point(|w| w.visible <= now).min(most);
         let batch: Vec<Waiting> = self.inbox.drain(..seen).collect();
+        let before = self.inbox_bytes;
         for w in &batch {
             self.inbox_bytes -= u64::from(w.packet.bytes);
             self.counts.waited_ps_max = self.counts.waited_ps_max.max(now - w.arrived);
         }
+        let by_bytes = BATCH_BYTES as usize * seen / ((before - self.inbox_bytes) as usize).max(1);
+        self.want = (2 * seen + 1).min(BATCH_PACKETS).min(by_bytes.max(1));
         self.counts.receives += u64::from(seen > 0);
         self.counts.received += seen as u64;
         batch
@@ -314,6 +335,7 @@ impl SrdHost {
             kernel.turn_at = runs_at;
         } else {
             self.turn_with(&mut kernel, now, io);
+            self.sample(now);
             self.card_refused += kernel.release(now, io);
         }
         self.kernel = Some(kernel);
@@ -363,6 +385,8 @@ impl SrdHost {
         let after = kernel.ends_at(now + received.max(TURN_PS_MIN));
         let sends = !polled.0.is_empty();
         kernel.free_at = kernel.send(after, polled.0);
+        kernel.began_at.get_or_insert(now);
+        kernel.busy_ps += kernel.free_at - now;
         if sends {
             self.engine.handover_note(|| Span((kernel.free_at - now) / NS));
         }
@@ -386,7 +410,7 @@ mod tests {
     use super::*;
     use crate::noise::SMALL;
     use srd_core::wire::{Backlog, Body, Flags, Header, Packet, PacketType};
-    use srd_fabric::HostId;
+    use srd_fabric::{HostId, SEC};
 
     fn kernel() -> Kernel {
         Kernel::new(Arc::new(HostModel::parse(SMALL).unwrap()), Rng::new(7))
@@ -419,6 +443,37 @@ mod tests {
         assert_eq!(k.runs_at(150 * us), 150 * us);
         assert_eq!(k.ends_at(203 * us), 205 * us, "the second time falls into the work");
         assert_eq!(k.counts.stolen_ps, 2 * us);
+    }
+
+    #[test]
+    fn a_receive_call_takes_more_while_more_waits() {
+        let mut model = HostModel::parse(SMALL).unwrap();
+        model.socket_bytes = 1 << 24;
+        let mut k = Kernel::new(Arc::new(model), Rng::new(7));
+        let arrived = |bytes| Delivered {
+            src: HostId(1),
+            sport: 1,
+            dport: 1,
+            bytes,
+            ce: false,
+            corrupt: 0,
+            sent_ps: 0,
+            waited_ps: 0,
+            register_max: 0,
+            payload: packet(),
+        };
+        let mut taken = |bytes, packets: usize| {
+            (0..packets).for_each(|_| k.arrive(0, arrived(bytes)));
+            let mut sizes = Vec::new();
+            while !k.inbox.is_empty() {
+                sizes.push(k.receive(SEC).len());
+            }
+            sizes
+        };
+        // The model's calls return 8. Up to 64 packets, or 256 KiB: 29 of 9,000 bytes.
+        assert_eq!(taken(100, 300), [8, 17, 35, 64, 64, 64, 48]);
+        assert_eq!(taken(9_000, 100), [64, 29, 7]);
+        assert_eq!(taken(100, 1), [1]);
     }
 
     #[test]

@@ -206,10 +206,10 @@ impl BenchArgs {
         self.rounds.unwrap_or(if self.quick { 2 } else { 5 })
     }
 
-    /// Refuses options that the scenario does not have.
+    /// Refuses options that the scenario does not have, and unknown contenders.
     ///
     /// # Errors
-    /// There is such an option; the text names the scenarios that have it.
+    /// There is such an option; the text names the scenarios that have it. Or a name is unknown.
     pub fn validate(&self) -> Result {
         use Scenario::{Fig6, Incast, MpiIncast, Slowhost};
         let given = [
@@ -231,6 +231,8 @@ impl BenchArgs {
                 )));
             }
         }
+        // Before a fabric is built, which takes root and seconds.
+        self.contenders(&[])?;
         if self.scenario == Slowhost { slowhost::drain_check(self) } else { Ok(()) }
     }
 

@@ -321,6 +321,8 @@ pub struct Exchanged {
     pub blocks: u64,
     /// Duration until the last block was acknowledged.
     pub time: Duration,
+    /// Longest time without a block at either party, while blocks were sent.
+    pub pause: Duration,
 }
 
 impl Exchanged {
@@ -347,6 +349,8 @@ pub struct Direction {
     pub damaged: u64,
     /// Blocks that arrived at the wrong device or from a wrong address.
     pub strayed: u64,
+    /// Longest time without a block, until the last one, in ns.
+    pub pause_ns: u64,
 }
 
 impl Direction {
@@ -360,6 +364,7 @@ impl Direction {
             twice: got.duplicated,
             damaged: to.damaged,
             strayed: to.strayed,
+            pause_ns: got.gap_ns,
         }
     }
 
@@ -394,7 +399,11 @@ pub fn exchange(
         Some(bad) => {
             Err(NetError::new(format!("not all blocks arrived once and undamaged: {bad:?}")))
         }
-        None => Ok(Exchanged { blocks: ways.iter().map(|w| w.arrived).sum(), time }),
+        None => {
+            let pause_ns = ways.iter().map(|w| w.pause_ns).max().unwrap_or(0);
+            let pause = Duration::from_nanos(pause_ns);
+            Ok(Exchanged { blocks: ways.iter().map(|w| w.arrived).sum(), time, pause })
+        }
     }
 }
 

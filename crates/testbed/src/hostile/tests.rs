@@ -333,7 +333,7 @@ fn refusals_are_all_verdicts_except_success() {
 
 fn way(sent: u64, accepted: u64, failed: u32, arrived: u64) -> Direction {
     let failed = if failed > 0 { [("no answer", failed)].into() } else { BTreeMap::new() };
-    Direction { sent, accepted, failed, arrived, twice: 0, damaged: 0, strayed: 0 }
+    Direction { sent, accepted, failed, arrived, twice: 0, damaged: 0, strayed: 0, pause_ns: 0 }
 }
 
 #[test]

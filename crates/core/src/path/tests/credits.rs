@@ -45,7 +45,7 @@ fn unused_credits_do_not_add_up_over_pauses() {
         b.context.awake(b.now).on_acked(0, 4096, sent);
         b.echo(0, 10);
         counter = counter.wrapping_add(granted / 64);
-        b.context.on_credit(b.now, counter);
+        b.context.on_credit(b.now, counter, 1);
         let held = b.context.credit_bytes();
         assert!(held <= first + u64::from(granted), "{held} bytes are held");
         b.wait_us(2_000);
@@ -75,14 +75,14 @@ fn credits_between_pauses(lost_percent: u32) -> (u64, u64, u64) {
             let Some(grant) = granter.poll(b.now) else { break };
             counter = counter.wrapping_add(grant.bytes / 64);
         }
-        b.context.on_credit(b.now, counter);
+        b.context.on_credit(b.now, counter, 1);
         let held = b.context.credit_bytes();
         most = most.max(held);
         beyond = beyond.max(held.saturating_sub(first + u64::from(granter.ahead(Ctx(0)))));
         b.context.awake(b.now).on_acked(0, 4096, sent);
         b.now = b.now.max(next);
     }
-    (most, beyond, b.context.credit_max())
+    (most, beyond, b.context.credit_max(1))
 }
 
 /// While no packet is lost, a sender holds at most the first window and what the receiver counts.
@@ -124,6 +124,51 @@ fn grants_add_to_the_first_window() {
     let before = b.context.credit_bytes();
     assert!(before > 4096);
     let ahead = grants_ahead(b.context.line_bytes_per_sec(), b.context.rtt_min()) / 64;
-    b.context.on_credit(b.now, ahead as u32);
+    b.context.on_credit(b.now, ahead as u32, 1);
     assert_eq!(b.context.credit_bytes(), before + ahead * 64);
+}
+
+/// A receiver whose line is faster grants ahead what a sender does not keep, and counts it to the
+/// end of its message, unless the sender asks for no more than it keeps. So do several engines of a
+/// host, to each of which the sender has a context.
+#[test]
+fn what_is_asked_for_is_kept() {
+    for (times, contexts) in [(1, 1), (10, 1), (1, 8), (4, 3), (10, 64)] {
+        let mut b = Bench::new(PathPolicy::Srd, 64);
+        b.context.credits_begin();
+        b.context.awake(b.now).on_sent(0, 4096, false, true);
+        let line = b.context.line_bytes_per_sec() * times;
+        let before = b.context.credit_bytes();
+        let mut total = 0u32;
+        for _ in 0..contexts {
+            let mut granter = Granter::new(line, 4096, Span::from_us(10), 0);
+            let asked = b.context.grants_asked(contexts);
+            assert!(asked >= 16, "a few packets in any case");
+            granter.on_backlog(b.now, Ctx(0), asked, (4096, 1), Span::ZERO);
+            b.now += Span::from_us(1);
+            while let Some(grant) = granter.poll(granter.next().max(b.now)) {
+                total += grant.bytes / 64;
+            }
+        }
+        b.context.on_credit(b.now, total, contexts);
+        let kept = b.context.credit_bytes() - before;
+        assert_eq!(kept, u64::from(total) * 64, "{times} times the line, {contexts} engines");
+    }
+}
+
+/// Several engines of a host have an address in common, and each numbers its packets by itself.
+#[test]
+fn an_echo_ends_the_time_of_its_own_context_only() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let path = b.context.awake(b.now).ack_path_choose(false, &mut b.rng);
+    let (one, other) = (Ctx(1), Ctx(2));
+    let echo = |b: &Bench| b.context.active.as_ref().expect("it has sent").ack_paths.echo();
+    b.context.ack_sent(b.now, one, path, 100);
+    b.context.ack_sent(b.now, other, path, 500);
+    b.wait_us(1);
+    b.context.ack_echoed(b.now, other, 450);
+    assert_eq!(echo(&b), Span::ZERO, "of another context, and of an earlier acknowledgment");
+    b.wait_us(499);
+    b.context.ack_echoed(b.now, one, 100);
+    assert_eq!(echo(&b).0 / US, 500);
 }

@@ -144,7 +144,7 @@ fn a_sender_without_credit_waits_and_recovers() {
             // Half of what the line could carry.
             let counter = if granted { i * 10_000 * (LINE / GB) as u32 / 2 / 64 } else { 0 };
             let now = m.now;
-            m.senders[0].context.on_credit(now, counter);
+            m.senders[0].context.on_credit(now, counter, 1);
             m.run(Span(10_000));
         }
         m.senders[0].delivered * 100 / (LINE / 1000)

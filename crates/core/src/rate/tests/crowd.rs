@@ -9,7 +9,7 @@ use super::network::{Events, Line};
 use crate::config::EngineConfig;
 use crate::events::LossRule;
 use crate::ids::Ctx;
-use crate::path::{Gate, PathContext};
+use crate::path::{Gate, Lost, PathContext};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
@@ -236,7 +236,11 @@ impl Crowd {
                 (sender.psn_next, 0, None)
             }
         };
-        let path = sender.context.awake(now).path_choose(Ctx(s as u32), avoid, &mut self.rng);
+        let path = sender.context.awake(now).path_choose(
+            Ctx(s as u32),
+            avoid.map(Lost::on),
+            &mut self.rng,
+        );
         // The model has no use for probes of other paths.
         let _ = sender.context.awake(now).explore_take(&mut self.rng);
         sender.context.awake(now).on_sent(path, mtu, again > 0, false);

@@ -7,7 +7,7 @@ use super::network::{Events, Line};
 use crate::config::EngineConfig;
 use crate::events::LossRule;
 use crate::ids::Ctx;
-use crate::path::{Gate, PathContext};
+use crate::path::{Gate, Lost, PathContext};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};
@@ -201,7 +201,11 @@ impl Model {
         let again = sender.resend > 0;
         sender.resend -= u32::from(again);
         let avoid = if again { sender.avoid } else { None };
-        let path = sender.context.awake(now).path_choose(Ctx(s as u32), avoid, &mut self.rng);
+        let path = sender.context.awake(now).path_choose(
+            Ctx(s as u32),
+            avoid.map(Lost::on),
+            &mut self.rng,
+        );
         sender.context.awake(now).on_sent(path, MTU, again, sender.credited);
         self.packets += 1;
         let id = self.packets;

@@ -13,6 +13,7 @@ const LINK: Link = Link {
     burst: 65_536,
     known_ns: 0,
     target_ns: 75_000,
+    unsure_ns: 0,
     mtu: 4096,
     credited: false,
     guards: Guards::ALL,
@@ -22,6 +23,7 @@ const LINK: Link = Link {
 const LOST: Round = Round {
     queue_ns: Some(20_000),
     median_ns: 0,
+    shared_ns: 0,
     delivered: LINE / 20,
     sent: LINE,
     packets: 40,
