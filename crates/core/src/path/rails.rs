@@ -48,8 +48,10 @@ pub(crate) struct Rails {
     asked: u8,
     /// Acknowledgments that left while a rail was in doubt.
     doubted: u8,
-    /// Acknowledgments that were repeated since one was echoed.
-    repeats: u8,
+    /// An acknowledgment was repeated since one was echoed.
+    repeated: bool,
+    /// Rail of the newest acknowledgment.
+    acked: u8,
 }
 
 impl Rails {
@@ -75,7 +77,8 @@ impl Rails {
                 heard: 0,
                 asked: 0,
                 doubted: 0,
-                repeats: 0,
+                repeated: false,
+                acked: 0,
             })
         })
     }
@@ -104,12 +107,13 @@ impl Rails {
     pub(crate) fn on_ack_sent(&mut self, path: u8) {
         let rail = self.of(path);
         self.rails[rail].acks = self.rails[rail].acks.saturating_add(1);
+        self.acked = rail as u8;
     }
 
     /// An acknowledgment that left on `rail` was echoed.
     pub(crate) fn on_ack_echoed(&mut self, rail: u8) {
         self.rails[usize::from(rail) % RAILS_MAX].acks = 0;
-        self.repeats = 0;
+        self.repeated = false;
     }
 
     /// Rails by which acknowledgments should not leave, one bit each. `patience`: so many
@@ -151,13 +155,14 @@ impl Rails {
         set.scan_where(rng, |i, _| doubts >> (i % count) & 1 == 0).unwrap_or(path)
     }
 
-    /// A live path of the rail by which the peer's newest packet came, for the repetition of an
-    /// acknowledgment that the peer seems to have missed. Every second one takes the next rail:
-    /// this one may live in the other direction only.
+    /// A live path for the repetition of an acknowledgment that the peer seems to have missed, on
+    /// another rail than the newest one: that by which the peer's newest packet came, and after
+    /// that the next one each time, since this one may live in the other direction only.
     pub(crate) fn repeat_path(&mut self, set: &mut PathSet, rng: &mut Rng) -> Option<u8> {
-        let (count, other) = (self.count, self.repeats % 2);
-        let rail = (self.heard % count + other) % count;
-        self.repeats = self.repeats.wrapping_add(1);
+        let (count, heard) = (self.count, self.of(self.heard) as u8);
+        let next = self.repeated || heard == self.acked;
+        let rail = if next { (self.acked + 1) % count } else { heard };
+        self.repeated = true;
         set.scan_where(rng, |i, _| i % count == rail)
     }
 
