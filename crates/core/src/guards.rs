@@ -86,6 +86,8 @@ guards! {
     SharedQueue = "shared-queue",
     /// A steady delay that less sending does not shorten raises the base RTT.
     StaleBase = "stale-base",
+    /// A sender holds its own against others that keep a queue which no sender would tolerate.
+    Rivals = "rivals",
     /// Delay alone does not bring the rate below a burst per RTT.
     LosslessFloor = "lossless-floor",
     /// Below a packet per RTT, delay does not reduce the rate.

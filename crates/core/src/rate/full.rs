@@ -17,7 +17,7 @@ use crate::tuning::{
     FULL_OVERFLOWS, FULL_OVERFLOWS_JOIN, FULL_OVERFLOWS_MAX, FULL_QUICK_BELOW,
     FULL_QUICK_DOUBLINGS, FULL_QUICK_ECHOES, FULL_SHARE_HEAVY, FULL_SHARE_LOST, FULL_STEP,
     FULL_TALLY, FULL_TALLY_LEAST, FULL_TARGET_LEAST, FULL_TARGET_MOST, FULL_TARGETS, FULL_TURN_NS,
-    FULL_WATCH_SPANS, FULL_WINDOW, PACKETS_TRUSTED, Share,
+    FULL_WATCH_SPANS, FULL_WINDOW, PACKETS_TRUSTED, RIVAL_BEGIN, Share,
 };
 
 /// One packet, in units of the window.
@@ -51,6 +51,8 @@ pub(super) struct FullQueue {
     high_ns: u32,
     /// The window in packets, in units of 2^-32.
     window: u64,
+    /// The window with which the rule came into force.
+    window_first: u64,
     /// Rounds in a row with a queue far below the target.
     below_rounds: u8,
     /// Rounds in a row at the delay of the full buffer without a loss.
@@ -121,6 +123,16 @@ impl FullQueue {
         self.in_force
     }
 
+    /// A queueing delay in ns that no sender tolerates for long while this rule is in force. `None`:
+    /// it is not, others may still learn of the buffer, or there are so many senders that it takes
+    /// long until they agree.
+    pub(super) fn tolerated_most(&self) -> Option<u64> {
+        let full = u64::from(self.full_ns);
+        let learnt = u64::from(self.age_ns) >= FULL_WATCH_SPANS * full;
+        let few = self.window_first >= RIVAL_BEGIN * PACKET;
+        (self.in_force && learnt && few).then(|| FULL_AT.of(full))
+    }
+
     /// A round is over. Returns the new rate where this rule is in force.
     pub(super) fn on_round(&mut self, link: &Link, round: &Round, rate: u64) -> Option<u64> {
         // A packet's own transmission on slow links is no queue: it stays whatever is sent.
@@ -175,6 +187,7 @@ impl FullQueue {
         debug_assert!(self.full_ns > 0, "the delay of a full buffer is known");
         if enters {
             self.window = self.window_of(link, Self::cut(round, rate));
+            self.window_first = self.window;
         } else if said == Said::Overflow && round.missing > round.acked {
             self.adopt(rate, Self::cut(round, rate));
         } else if said == Said::Overflow {

@@ -9,9 +9,11 @@ mod fixed;
 mod full;
 pub(crate) mod grant;
 mod loss_cap;
+mod marks;
 mod own;
 pub(crate) mod pacing;
 mod port;
+mod rival;
 pub(crate) mod round;
 mod srd;
 mod stale;
@@ -30,6 +32,7 @@ use crate::tuning::RATE_MIN_RTTS;
 use fixed::FixedRate;
 use loss_cap::LossCap;
 use own::OwnPolicy;
+use rival::Contest;
 use srd::SrdRate;
 
 /// Inputs of a rate policy besides the round.
@@ -145,7 +148,7 @@ impl RateState {
 
     /// Upper bound of [`Self::held_bytes`].
     pub(crate) fn held_bytes_max() -> usize {
-        size_of::<LossCap>()
+        size_of::<LossCap>() + size_of::<Contest>()
     }
 
     /// Whether a policy is one's own.

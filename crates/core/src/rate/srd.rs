@@ -7,17 +7,19 @@
 
 use super::full::FullQueue;
 use super::loss_cap::LossCap;
+use super::marks::Marks;
+use super::rival::{self, Contest, Outcome, Watch};
 use super::stale::StaleBase;
 use super::{Link, RateControl, Round};
 use crate::guards::Guard;
 use crate::tuning::{
     CAP_UNLIKE_LINKS_PERMILLE, CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX,
     CUT_MAX_LIMITED, DECREASE, HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LINE_HALVINGS_MAX,
-    LINE_MOST, LINE_SLOPE, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_CUT, MARKED_ROUNDS, MARKED_START,
-    PACKETS_TRUSTED, QUICK_STEPS, SHARED_MOST, SHARED_SLOPE, SHARED_TARGET, SHORT, SHORT_CUT,
-    SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS, START_HALVINGS_MAX, STEP_PACKET, STEP_SHARE, Share,
-    TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_CREDITED, WINDOW_FIRST,
-    WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
+    LINE_MOST, LINE_SLOPE, LOSSLESS_ROUNDS, LOSSY_CUT, MARKED_START, PACKETS_TRUSTED, QUICK_STEPS,
+    SHARED_MOST, SHARED_SLOPE, SHARED_TARGET, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE,
+    SHORT_ROUNDS, START_HALVINGS_MAX, STEP_PACKET, STEP_SHARE, Share, TARGET_HALVINGS_MAX,
+    TARGET_SLOPE, USED_RATE, WINDOW_CREDITED, WINDOW_FIRST, WINDOW_FIRST_PKTS_MIN, WINDOW_MOST,
+    WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
 };
 
 #[derive(Debug)]
@@ -29,8 +31,8 @@ pub(crate) struct SrdRate {
     clear: u8,
     /// Rounds since the last one with a loss, up to [`LOSSLESS_ROUNDS`].
     lossless: u8,
-    /// Rounds in a row in which switches marked all packets, up to [`MARKED_ROUNDS`].
-    marked: u8,
+    /// Rounds in a row in which switches marked all packets.
+    marks: Marks,
     /// Whether the last round ended in a decrease.
     hold: bool,
     /// Whether no round has ended yet, so that the first window is in force.
@@ -48,6 +50,9 @@ pub(crate) struct SrdRate {
     /// The rule for a way that became longer, and what it said of the last round.
     stale: StaleBase,
     base_rise_ns: u32,
+    /// What tells of rivals, and the contest with them.
+    watch: Watch,
+    contest: Option<Box<Contest>>,
 }
 
 /// The verdict of a round on the rate, decided once, when the round ends.
@@ -104,7 +109,7 @@ impl SrdRate {
             short: 0,
             clear: 0,
             lossless: 0,
-            marked: 0,
+            marks: Marks::default(),
             hold: false,
             first: true,
             clear_bytes: 0,
@@ -114,12 +119,15 @@ impl SrdRate {
             full: FullQueue::default(),
             stale: StaleBase::default(),
             base_rise_ns: 0,
+            watch: Watch::default(),
+            contest: None,
         }
     }
 
     /// Heap memory held, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.loss_cap.as_ref().map_or(0, |_| size_of::<LossCap>())
+        let cap = self.loss_cap.as_ref().map_or(0, |_| size_of::<LossCap>());
+        cap + self.contest.as_ref().map_or(0, |_| size_of::<Contest>())
     }
 
     /// See [`FullQueue::pace_256`]; `None`: the rate does not follow it.
@@ -137,9 +145,18 @@ impl SrdRate {
         self.first
     }
 
+    /// Whether there are rivals.
+    #[cfg(test)]
+    pub(crate) fn is_contested(&self) -> bool {
+        self.contest.is_some()
+    }
+
     /// Continues from a rate that other engines found; the first window is over.
     pub(crate) fn adopt(&mut self, rate: u64) {
         self.full.adopt(self.rate, rate);
+        if let Some(contest) = &mut self.contest {
+            contest.adopt(self.rate, rate);
+        }
         (self.rate, self.first) = (rate, false);
     }
 
@@ -249,17 +266,6 @@ impl SrdRate {
             && link.guards.has(Guard::MarkedStart)
     }
 
-    /// Whether switches have marked all packets for many rounds, in which the rate was used.
-    /// Rule CC-43.
-    fn is_marked_on(&self, round: &Round) -> bool {
-        self.marked >= MARKED_ROUNDS && !round.app_limited
-    }
-
-    /// The rate after one more round of that kind.
-    fn marked_cut(&self) -> u64 {
-        self.rate - MARKED_CUT.of(self.rate)
-    }
-
     /// The regime of the round: the first one whose condition holds. Also counts consecutive
     /// rounds.
     fn regime(&mut self, link: &Link, round: &Round, queue: u64, target: u64) -> Regime {
@@ -280,9 +286,7 @@ impl SrdRate {
         self.short = if short { self.short.saturating_add(1) } else { 0 };
         let clear = queue * CLEAR_QUEUE < target;
         self.clear = if clear { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
-        let marked = round.marked_all && guards.has(Guard::MarkedOn) && !planted!(MarksUncounted);
-        let kept = if planted!(MarksKept) { self.marked } else { 0 };
-        self.marked = if marked { (self.marked + 1).min(MARKED_ROUNDS) } else { kept };
+        self.marks.on_round(link, round, self.rate);
         let short = self.short >= SHORT_ROUNDS && guards.has(Guard::Short);
         match () {
             () if (lossy || queue > target) && self.is_alone(link) => Regime::Alone,
@@ -290,7 +294,7 @@ impl SrdRate {
             () if queue > HEAVY_TARGETS * target || overflow => Regime::Overload,
             () if queue > target => Regime::Queue,
             () if lossy => Regime::Lossy,
-            () if self.is_marked_on(round) => Regime::Marked,
+            () if self.marks.count(round) => Regime::Marked,
             () if short && queue > SHORT_QUEUE.of(target) => Regime::Short,
             () if first && Self::is_marked(link, round) => Regime::MarkedStart,
             () => Regime::Clear,
@@ -341,7 +345,7 @@ impl SrdRate {
                 // A queue that is hardly too long, such as marks make without any packet that
                 // waits, takes next to nothing.
                 let less =
-                    if self.is_marked_on(round) { less.min(self.marked_cut()) } else { less };
+                    if self.marks.count(round) { less.min(Marks::cut(self.rate)) } else { less };
                 less.max(self.rate_least(link))
             }
             Regime::Lossy => LOSSY_CUT.of(self.rate).max(self.carried(round).min(self.rate)),
@@ -354,7 +358,7 @@ impl SrdRate {
             }
             Regime::Marked => {
                 let least = Link::rate(link.burst, link.srtt_ns).min(self.rate);
-                self.marked_cut().max(least)
+                Marks::cut(self.rate).max(least)
             }
             Regime::Clear => self.increase(link, queue, target),
         };
@@ -385,6 +389,9 @@ impl SrdRate {
             0 => (self.lossless + 1).min(LOSSLESS_ROUNDS),
             _ => 0,
         };
+        if !self.first && link.guards.has(Guard::Rivals) && self.contest(link, round) {
+            return;
+        }
         if !self.first
             && link.guards.has(Guard::FullBuffer)
             && let Some(rate) = self.full.on_round(link, round, self.rate)
@@ -407,6 +414,41 @@ impl SrdRate {
         let regime = self.regime(link, round, queue, target);
         self.hold = regime.is_decrease();
         self.rate = self.rate_in(regime, link, round, queue, target);
+    }
+
+    /// Whether a contest with rivals is going on, and took the round in the place of the law.
+    fn contest(&mut self, link: &Link, round: &Round) -> bool {
+        let Some(contest) = &mut self.contest else {
+            return self.contest_begins(link, round);
+        };
+        let outcome = contest.on_round(link, round);
+        self.rate = contest.rate(link, round);
+        if outcome != Outcome::GoesOn {
+            self.watch.on_end(outcome == Outcome::Over && contest.is_long(link));
+            self.contest = None;
+        }
+        true
+    }
+
+    /// Begins a contest if others keep a queue that no sender of this law would tolerate, or have
+    /// switches mark all packets whatever this sender's rate.
+    fn contest_begins(&mut self, link: &Link, round: &Round) -> bool {
+        let queue = round.queue_ns.map(|_| rival::queue(round));
+        let high = queue.zip(self.full.tolerated_most()).is_some_and(|(queue, most)| queue > most);
+        let high = high || self.marks.are_of_rivals(self.rate);
+        if !self.watch.on_round(link, round, high) {
+            return false;
+        }
+        let contest = Contest::new(link, self.rate, round);
+        *self = Self {
+            rate: contest.rate(link, round),
+            first: false,
+            halvings: self.halvings,
+            watch: self.watch,
+            contest: Some(Box::new(contest)),
+            ..Self::new(link.line)
+        };
+        true
     }
 
     /// Lets losses that go on cap the rate. `tolerated_ns`: queueing delay beyond which delay
@@ -444,6 +486,9 @@ impl RateControl for SrdRate {
                 .min(widest.max(most))
                 .max(WINDOW_FIRST_PKTS_MIN * link.mtu)
                 .max(if link.line_known { 0 } else { link.burst });
+        }
+        if let Some(contest) = &self.contest {
+            return contest.window_bytes(link) + link.host_bytes;
         }
         if self.full.is_in_force() {
             return self.full.window_bytes(link) + link.host_bytes;
@@ -484,6 +529,8 @@ impl RateControl for SrdRate {
         self.first = false;
         let rate = CUT_MAX.of(self.rate).clamp(link.rate_min().min(self.rate), link.line);
         self.full.adopt(self.rate, rate);
+        // The law is in force again.
+        self.contest = None;
         self.rate = rate;
     }
 

@@ -6,6 +6,7 @@ mod marks;
 mod model;
 mod network;
 mod overload;
+mod rivals;
 mod shared;
 mod starts;
 mod unknown;

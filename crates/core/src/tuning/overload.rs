@@ -163,3 +163,50 @@ pub(crate) const CAP_DOUBLINGS_MAX: u64 = 9;
 pub(crate) const CAP_RISE_MAX: Share = Share(1, 4);
 /// A rise of this share is judged after an interval in which its losses are found.
 pub(crate) const CAP_RISE_SETTLES: Share = Share(1, 16);
+
+// ---- rivals: rule CC-53 ------------------------------------------------------------------------
+
+/// Round trips with a queue longer than any sender of the law tolerates that prove rivals.
+pub(crate) const RIVAL_SPANS: u64 = 16;
+/// A shorter queue counts against that by one part in so many of its time: a rival's window that
+/// shrinks by 30 % fills a buffer of a bandwidth-delay product for a fifth of the time.
+pub(crate) const RIVAL_FORGET: u32 = 16;
+/// Contests without rivals after which the evidence asked for doubles no more.
+pub(crate) const RIVAL_DOUBTS_MAX: u8 = 10;
+/// Round trips after which a contest that goes on was one with rivals.
+pub(crate) const RIVAL_LONG_SPANS: u64 = 256;
+/// Packets of the window with which a contest begins at least. In a crowd none had as many when the
+/// buffer overflowed.
+pub(crate) const RIVAL_BEGIN: u64 = 8;
+/// Packets of the least window.
+pub(crate) const RIVAL_LEAST: u64 = 4;
+/// What is left of the window after an overflow: that of CUBIC (RFC 9438, section 4.6).
+pub(crate) const RIVAL_CUT: Share = Share(7, 10);
+/// Share of the largest queueing delay at which the queue counts as empty, as a divisor.
+pub(crate) const RIVAL_LOW: u64 = 8;
+/// Rounds in a row with such a queue that end a contest.
+pub(crate) const RIVAL_LOW_ROUNDS: u8 = 2;
+/// Round trips from one look to the next.
+pub(crate) const RIVAL_LOOK_EACH: u64 = 32;
+/// Round trips that a look takes.
+pub(crate) const RIVAL_LOOK: Share = Share(3, 2);
+/// Share of the window that is used meanwhile.
+pub(crate) const RIVAL_LOOK_SHARE: Share = Share(1, 4);
+/// Round trips after which losses are summed up.
+pub(crate) const RIVAL_TALLY_SPANS: u64 = 16;
+/// Least share of packets, in thousandths, lost with the least window, that is: others who hear
+/// losses lose less.
+pub(crate) const RIVAL_LOST_LEAST: u32 = 50;
+/// Largest share of packets, in thousandths, lost with the least window, that is taken for the
+/// doing of others. A crowd of senders with least windows loses more.
+pub(crate) const RIVAL_LOST_MOST: u32 = 300;
+/// Losses beyond that share, in thousandths, that are heard.
+pub(crate) const RIVAL_LOST_MORE: u32 = 50;
+/// Round trips for which losses of others are tolerated at a time.
+pub(crate) const RIVAL_TRUCE_SPANS: u64 = 512;
+/// Rounds in a row with marks on all packets that prove rivals.
+pub(crate) const RIVAL_MARKED_ROUNDS: u8 = 144;
+/// Share of the largest delay below which a queue is not the same any more.
+pub(crate) const RIVAL_STEADY: Share = Share(3, 4);
+/// Share of the rate from which on a queue that stays the same is kept by others.
+pub(crate) const MARKED_OTHERS: Share = Share(1, 4);
