@@ -42,6 +42,7 @@ mod ids;
 mod lane;
 pub mod limits;
 mod line;
+mod memory;
 mod networks;
 mod noise;
 mod objects;

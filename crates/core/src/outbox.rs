@@ -6,6 +6,7 @@
 use crate::api::{AsyncEvent, Endpoint};
 use crate::ids::{Ctx, PeerTag, Way};
 use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX, SHARES_MAX};
+use crate::memory::first;
 use crate::psn::{Psn, TxNum};
 use srd_wire::Body;
 use std::collections::VecDeque;
@@ -80,6 +81,14 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    /// Calls `see` with the memory that the next calls will need.
+    #[inline]
+    pub fn ahead(&self, see: &mut impl FnMut(*const u8, usize)) {
+        first(see, &self.marks, 1);
+        first(see, self.ready.as_slices().0, 1);
+        first(see, self.rearm.as_slices().0, 1);
+    }
+
     /// Context `ci` begins: clears the marks of an earlier context with this number.
     pub fn context_begin(&mut self, ci: Ctx) {
         let i = ci.index();

@@ -7,6 +7,7 @@
 
 use crate::api::WrHandle;
 use crate::ids::{Ctx, Way};
+use crate::memory::first;
 use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
@@ -51,6 +52,13 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
+    /// Calls `see` with the memory that the next calls will need.
+    #[inline]
+    pub fn ahead(&self, see: &mut impl FnMut(*const u8, usize)) {
+        first(see, &self.heap, 4);
+        first(see, &self.position, 16);
+    }
+
     /// Makes sure that the timer of `owner` fires at `at` or before. `Time::NEVER` changes nothing.
     pub fn arm(&mut self, owner: u32, at: Time) {
         if at == Time::NEVER {

@@ -79,6 +79,18 @@ pub trait Host<P> {
     fn on_room(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
     /// The host's ring has written the number of bytes requested with [`HostIo::rx_ring_call`].
     fn on_ring(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
+    /// Calls [`Host::fetch`] for the memory outside of the program itself that its next calls will
+    /// need.
+    fn look_ahead(&self) {}
+    /// Asks the processor to fetch memory that will be needed soon, where large networks do not fit
+    /// its caches. Used with [`WorldConfig::windows`](crate::WorldConfig::windows); affects speed,
+    /// never results.
+    #[inline]
+    fn fetch(_at: *const u8, _bytes: usize)
+    where
+        Self: Sized,
+    {
+    }
 }
 
 /// What a program can do in its network. The network itself offers it, and so does a host that owns

@@ -41,6 +41,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod apply;
 mod event;
 mod fault;

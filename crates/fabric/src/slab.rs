@@ -24,7 +24,7 @@ pub(crate) struct Header {
 
 /// A slot for a packet, aligned to a cache line. A free slot keeps the header of its last packet.
 #[repr(align(64))]
-struct Slot<P> {
+pub(crate) struct Slot<P> {
     header: Header,
     payload: Option<P>,
 }
@@ -61,6 +61,11 @@ impl<P> Slab<P> {
         let payload = slot.payload.take().expect("an event outlived its packet");
         self.free.push(at);
         (slot.header, payload)
+    }
+
+    /// The memory of a packet.
+    pub fn slot(&self, at: u32) -> &Slot<P> {
+        &self.slots[at as usize]
     }
 
     pub fn header(&self, at: u32) -> &Header {

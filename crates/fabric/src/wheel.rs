@@ -67,26 +67,37 @@ struct Head {
 /// An empty slot: its absent chunk counts as full, so the next push takes one.
 const EMPTY: Head = Head { chunk: NIL, len: CHUNK as u32 };
 
-/// Position of an entry of the present slot in the order of popping; sorting moves ranks, not
-/// entries.
+/// Position of an entry of the open span in the order of popping; sorting moves ranks, not entries.
 #[derive(Clone, Copy, Debug)]
 struct Rank {
     /// Time within the slot, and the upper bits of the order.
     key: u64,
     /// Index in `current`.
     at: u32,
-    /// The entry's group; 0 where the slot is popped in the order of time alone.
-    group: u32,
 }
 
-/// State for popping a window (a slot) group by group: see [`Wheel::windows`].
+/// Entries of the present slot that are popped together: those of one group, or all of them.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// Number of the group plus 1; 0 where the slot is popped in the order of time alone.
+    group: u32,
+    /// Its part of `current`.
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    const fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// Settings for popping a window (a slot) group by group: see [`Wheel::windows`].
 #[derive(Clone, Debug)]
 struct Windows<E> {
     group: fn(&E) -> Option<u32>,
-    /// First rank of each group during the sort.
-    starts: Vec<u32>,
-    /// Ranks before the sort by group.
-    unsorted: Vec<Rank>,
+    /// For each group the number of its entries, then the place of its next entry in `current`.
+    places: Vec<u32>,
 }
 
 /// Priority queue of events in time.
@@ -96,12 +107,18 @@ pub struct Wheel<E> {
     shift: u32,
     /// Number of the slot whose entries are in `current`.
     slot: u64,
-    /// Entries of the present slot in the order of pushing, those already popped included.
+    /// Entries of the present slot, span by span, those already popped included. Entries beyond the
+    /// last span are of earlier slots.
     current: Vec<Entry<E>>,
-    /// Ranks of the entries that are still queued, latest first.
+    /// Spans of the present slot in the order of popping, and the number of those opened.
+    spans: Vec<Span>,
+    spans_opened: usize,
+    /// Ranks of the open span's entries that are still queued, latest first.
     ranks: Vec<Rank>,
-    /// Group of the last popped entry.
-    group: u32,
+    /// The span that was opened last.
+    open: Span,
+    /// Whether [`Wheel::opened`] has yet to tell of it.
+    open_new: bool,
     windows: Option<Windows<E>>,
     /// Entries pushed into the present slot (or before it) after it was sorted.
     late: BinaryHeap<Reverse<ByKey<E>>>,
@@ -126,8 +143,11 @@ impl<E: Copy + Default> Wheel<E> {
             shift,
             slot: 0,
             current: Vec::new(),
+            spans: Vec::new(),
+            spans_opened: 0,
             ranks: Vec::new(),
-            group: 0,
+            open: Span { group: 0, start: 0, end: 0 },
+            open_new: false,
             windows: None,
             late: BinaryHeap::new(),
             heads: vec![EMPTY; SLOTS],
@@ -146,18 +166,32 @@ impl<E: Copy + Default> Wheel<E> {
     /// entries of its own group into the present slot. A slot with an entry for which `group`
     /// returns `None` is popped in the order of time alone.
     pub fn windows(&mut self, groups: u32, group: fn(&E) -> Option<u32>) {
-        let starts = vec![0; groups as usize + 1];
-        self.windows = Some(Windows { group, starts, unsorted: Vec::new() });
+        self.windows = Some(Windows { group, places: vec![0; groups as usize] });
     }
 
     /// Whether a slot is being popped group by group.
     #[inline]
     pub fn in_window(&self) -> bool {
-        self.windows.is_some() && self.group != 0 && self.len_now() > 0
+        let left = !self.ranks.is_empty() || !self.late.is_empty();
+        self.open.group != 0 && (left || self.spans_opened < self.spans.len())
     }
 
-    fn len_now(&self) -> usize {
-        self.ranks.len() + self.late.len()
+    /// True once for each group: its first entry was popped, see [`Wheel::group_present`].
+    #[inline]
+    pub const fn opened(&mut self) -> bool {
+        std::mem::replace(&mut self.open_new, false)
+    }
+
+    /// All entries of the group being popped that were queued when its turn came, in no order.
+    pub fn group_present(&self) -> &[Entry<E>] {
+        &self.current[self.open.range()]
+    }
+
+    /// The entries of the group that is popped `ahead` groups after the present one, in no order;
+    /// none if there is none in this window.
+    pub fn group_coming(&self, ahead: usize) -> &[Entry<E>] {
+        let span = self.spans.get(self.spans_opened + ahead - 1);
+        span.map_or(&[], |s| &self.current[s.range()])
     }
 
     /// Number of queued entries.
@@ -188,18 +222,16 @@ impl<E: Copy + Default> Wheel<E> {
     /// Pops the earliest entry if its time is at most `end`.
     #[inline]
     pub fn pop_until(&mut self, end: u64) -> Option<Entry<E>> {
-        if self.ranks.is_empty() && self.late.is_empty() && !self.advance(end) {
+        if self.ranks.is_empty() && self.late.is_empty() && !self.span_next(end) {
             return None;
         }
         if !self.late.is_empty() {
             return self.pop_with_late(end);
         }
-        let Rank { at, group, .. } = *self.ranks.last()?;
-        let entry = self.current[at as usize];
+        let entry = self.current[self.ranks.last()?.at as usize];
         if entry.time > end {
             return None;
         }
-        self.group = group;
         self.len -= 1;
         self.ranks.pop();
         Some(entry)
@@ -209,9 +241,8 @@ impl<E: Copy + Default> Wheel<E> {
     #[inline(never)]
     fn pop_with_late(&mut self, end: u64) -> Option<Entry<E>> {
         let late = self.late.peek()?.0.0;
-        // Late entries belong to the group of the last popped entry.
-        let same = self.ranks.last().filter(|r| r.group == self.group);
-        let current = same.map(|r| self.current[r.at as usize]);
+        // Late entries belong to the group of the open span.
+        let current = self.ranks.last().map(|r| self.current[r.at as usize]);
         let entry = current.filter(|c| c.key() < late.key()).unwrap_or(late);
         if entry.time > end {
             return None;
@@ -229,7 +260,10 @@ impl<E: Copy + Default> Wheel<E> {
     /// slot.
     pub fn next_time(&self) -> Option<u64> {
         let late = self.late.peek().map(|e| e.0.0.time);
-        let current = self.ranks.last().map(|r| self.current[r.at as usize].time);
+        let current = match self.ranks.last() {
+            Some(r) => Some(self.current[r.at as usize].time),
+            None => self.group_coming(1).iter().map(|e| e.time).min(),
+        };
         if let (Some(_), _) | (_, Some(_)) = (current, late) {
             return [current, late].into_iter().flatten().min();
         }
@@ -254,8 +288,19 @@ impl<E: Copy + Default> Wheel<E> {
     /// so it suits rare events such as a cable cut.
     pub fn extract(&mut self, mut pred: impl FnMut(&E) -> bool) -> Vec<Entry<E>> {
         let mut out = Vec::new();
-        let current = &self.current;
+        let current = &mut self.current;
         self.ranks.retain(|r| keep(&current[r.at as usize], &mut pred, &mut out));
+        for span in &mut self.spans[self.spans_opened..] {
+            let mut end = span.start;
+            for at in span.range() {
+                let entry = current[at];
+                if keep(&entry, &mut pred, &mut out) {
+                    current[end as usize] = entry;
+                    end += 1;
+                }
+            }
+            span.end = end;
+        }
         self.late.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         self.far.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         let mut kept = Vec::new();
@@ -303,11 +348,16 @@ impl<E: Copy + Default> Wheel<E> {
 
     /// Moves a slot's entries to the end of `out`, unordered.
     fn slot_drain(&mut self, slot: usize, out: &mut Vec<Entry<E>>) {
+        self.slot_take(slot, |entries| out.extend_from_slice(entries));
+    }
+
+    /// Empties a slot after calling `see` with each chunk's entries.
+    fn slot_take(&mut self, slot: usize, mut see: impl FnMut(&[Entry<E>])) {
         let head = std::mem::replace(&mut self.heads[slot], EMPTY);
         let (mut at, mut len) = (head.chunk, head.len as usize);
         while at != NIL {
             let chunk = &mut self.chunks[at as usize];
-            out.extend_from_slice(&chunk.entries[..len]);
+            see(&chunk.entries[..len]);
             let next = std::mem::replace(&mut chunk.next, self.free);
             self.free = at;
             (at, len) = (next, CHUNK);
@@ -316,6 +366,27 @@ impl<E: Copy + Default> Wheel<E> {
         if self.bits[slot / 64] == 0 {
             self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
         }
+    }
+
+    /// Opens the next span of the present slot, or of the next slot that holds anything, unless
+    /// that begins after `end`. False if there is none.
+    #[inline(never)]
+    fn span_next(&mut self, end: u64) -> bool {
+        if self.spans_opened == self.spans.len() && !self.advance(end) {
+            return false;
+        }
+        self.open = self.spans[self.spans_opened];
+        self.spans_opened += 1;
+        self.open_new = self.open.group != 0;
+        self.ranks.clear();
+        for (e, at) in self.current[self.open.range()].iter().zip(self.open.start..) {
+            let order = e.order >> self.shift;
+            let key = if self.shift == 0 { order } else { e.time << (64 - self.shift) | order };
+            self.ranks.push(Rank { key, at });
+        }
+        ranks_sort(&mut self.ranks, &self.current);
+        // An extraction may have left nothing of it.
+        !self.ranks.is_empty() || self.span_next(end)
     }
 
     /// Fills `current` from the next slot that holds anything, unless it begins after `end`. False
@@ -331,9 +402,6 @@ impl<E: Copy + Default> Wheel<E> {
             return false;
         }
         self.slot = slot;
-        let mut current = std::mem::take(&mut self.current);
-        current.clear();
-        self.slot_drain((slot & MASK) as usize, &mut current);
         while let Some(e) = self.far.peek() {
             let entry = e.0.0;
             let at = entry.time >> self.shift;
@@ -341,66 +409,69 @@ impl<E: Copy + Default> Wheel<E> {
                 break;
             }
             self.far.pop();
-            if at == slot {
-                current.push(entry);
-            } else {
-                self.slot_push((at & MASK) as usize, entry);
-            }
+            self.slot_push((at & MASK) as usize, entry);
         }
+        self.spans.clear();
+        self.spans_opened = 0;
         let whole = (slot + 1) << self.shift <= end;
-        if !(whole && self.rank_by_group(&current)) {
-            self.rank_by_time(&current);
+        let at = (slot & MASK) as usize;
+        if !(whole && self.fill_by_group(at)) {
+            let mut current = std::mem::take(&mut self.current);
+            current.clear();
+            self.slot_drain(at, &mut current);
+            self.spans.push(Span { group: 0, start: 0, end: current.len() as u32 });
+            self.current = current;
         }
-        self.current = current;
         true
     }
 
-    /// Time within the slot, and the upper bits of the order.
-    fn rank_key(&self, e: &Entry<E>) -> u64 {
-        if self.shift == 0 { e.order } else { e.time << (64 - self.shift) | e.order >> self.shift }
-    }
-
-    fn rank_by_time(&mut self, current: &[Entry<E>]) {
-        self.group = 0;
-        self.ranks.clear();
-        for (e, at) in current.iter().zip(0..) {
-            self.ranks.push(Rank { key: self.rank_key(e), at, group: 0 });
-        }
-        ranks_sort(&mut self.ranks, current);
-    }
-
-    /// Sorts ranks by group with a counting sort, then each group by time. Returns false if the
-    /// slot must be popped by time alone.
-    fn rank_by_group(&mut self, current: &[Entry<E>]) -> bool {
+    /// Fills `current` with the entries of a slot, group by group, with a counting sort. Returns
+    /// false if the slot must be popped by time alone.
+    fn fill_by_group(&mut self, slot: usize) -> bool {
         let Some(mut w) = self.windows.take() else { return false };
-        w.unsorted.clear();
-        w.starts.fill(0);
-        for (e, at) in current.iter().zip(0..) {
-            let Some(group) = (w.group)(&e.event) else { break };
-            // Latest first, groups included, because ranks are popped from the end.
-            w.starts[group as usize] += 1;
-            w.unsorted.push(Rank { key: self.rank_key(e), at, group: group + 1 });
-        }
-        let whole = w.unsorted.len() == current.len();
+        w.places.fill(0);
+        let whole = self.groups_count(slot, &mut w);
         if whole {
             let mut sum = 0;
-            for start in w.starts.iter_mut().rev() {
-                sum += std::mem::replace(start, sum);
+            for (place, group) in w.places.iter_mut().zip(1..) {
+                let (start, end) = (sum, sum + *place);
+                if start < end {
+                    self.spans.push(Span { group, start, end });
+                }
+                sum = end;
+                *place = start;
             }
-            self.ranks.clear();
-            self.ranks.resize(current.len(), Rank { key: 0, at: 0, group: 0 });
-            for rank in &w.unsorted {
-                let place = &mut w.starts[rank.group as usize - 1];
-                self.ranks[*place as usize] = *rank;
-                *place += 1;
+            let mut current = std::mem::take(&mut self.current);
+            if current.len() < sum as usize {
+                current.resize(sum as usize, Entry::default());
             }
-            for group in self.ranks.chunk_by_mut(|a, b| a.group == b.group) {
-                ranks_sort(group, current);
-            }
-            self.group = self.ranks.last().map_or(0, |r| r.group);
+            self.slot_take(slot, |entries| {
+                for e in entries {
+                    let Some(group) = (w.group)(&e.event) else { continue };
+                    let place = &mut w.places[group as usize];
+                    current[*place as usize] = *e;
+                    *place += 1;
+                }
+            });
+            self.current = current;
         }
         self.windows = Some(w);
         whole
+    }
+
+    /// Counts the entries of a slot by group. Returns false if one of them has no group.
+    fn groups_count(&self, slot: usize, w: &mut Windows<E>) -> bool {
+        let Head { chunk, len } = self.heads[slot];
+        let (mut at, mut len) = (chunk, len as usize);
+        while at != NIL {
+            let chunk = &self.chunks[at as usize];
+            for e in &chunk.entries[..len] {
+                let Some(group) = (w.group)(&e.event) else { return false };
+                w.places[group as usize] += 1;
+            }
+            (at, len) = (chunk.next, CHUNK);
+        }
+        true
     }
 
     /// Number of the next non-empty slot after the present one.

@@ -200,6 +200,9 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         let mut latest = self.net.now;
         while n < events || self.net.wheel.in_window() {
             let Some(entry) = self.net.wheel.pop_until(end) else { break };
+            if self.net.wheel.opened() {
+                self.net.look_ahead(&self.hosts);
+            }
             self.net.now = entry.time;
             latest = latest.max(entry.time);
             self.dispatch(entry.event);

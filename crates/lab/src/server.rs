@@ -3,6 +3,7 @@
 use crate::host::{Remote, SrdHost};
 use crate::observe::{Counted, Resent};
 use crate::packet::LabPacket;
+use crate::prefetch::prefetch;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps};
 
 /// Position of the process index in a call's token; the round is above, the flow's number below.
@@ -94,6 +95,15 @@ impl Counted for SrdServer {
 }
 
 impl Host<LabPacket> for SrdServer {
+    fn look_ahead(&self) {
+        self.first.engine().ahead(prefetch);
+    }
+
+    #[inline]
+    fn fetch(at: *const u8, bytes: usize) {
+        prefetch(at, bytes);
+    }
+
     fn on_packet(&mut self, now: Ps, p: Delivered<LabPacket>, io: &mut HostIo<'_, LabPacket>) {
         if self.more.is_empty() {
             return self.first.on_packet(now, p, io);

@@ -51,6 +51,10 @@ impl ContextTable {
         }
     }
 
+    /// All slots, used or free.
+    pub fn all(&self) -> &[Option<Context>] {
+        &self.slots
+    }
     pub fn len(&self) -> u32 {
         debug_assert!(self.free.len() <= self.slots.len(), "a number is free once");
         (self.slots.len() - self.free.len()) as u32

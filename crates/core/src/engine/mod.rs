@@ -3,6 +3,7 @@
 //!
 //! The work of each stage is in the file named after that stage.
 
+mod ahead;
 #[cfg(debug_assertions)]
 mod audit;
 mod cancel;

@@ -1,6 +1,7 @@
 //! Completion queues. A slot is reserved when work is posted, so a completion always finds room.
 
 use crate::api::{Completion, CompletionKind, CqId, Qpn, WrHandle};
+use crate::memory::first;
 use crate::ring::Ring;
 
 /// Completions for which a queue allocates room at its first completion; the room grows with use.
@@ -82,6 +83,12 @@ impl Cq {
 pub(crate) struct CqTable(Vec<Option<Cq>>);
 
 impl CqTable {
+    /// Calls `see` with the memory that the next calls will need.
+    #[inline]
+    pub fn ahead(&self, see: &mut impl FnMut(*const u8, usize)) {
+        first(see, &self.0, 1);
+    }
+
     pub fn create(&mut self, depth: u32) -> Option<CqId> {
         debug_assert!(depth > 0, "depths were checked");
         let cq = Cq { depth, reserved: 0, ready: Ring::new() };

@@ -3,6 +3,7 @@
 use crate::api::{AhId, Opcode, Qpn, SendRequest, Status, WrHandle};
 use crate::ids::Ctx;
 use crate::limits::{RNR_RETRY_LONG, RNR_ROUNDS_LONG};
+use crate::memory::first;
 use crate::objects::qp::QpTable;
 use crate::objects::tiling::Tiling;
 use crate::time::Time;
@@ -125,6 +126,12 @@ pub(crate) struct WrTable {
 }
 
 impl WrTable {
+    /// Calls `see` with the memory that the next calls will need.
+    #[inline]
+    pub fn ahead(&self, see: &mut impl FnMut(*const u8, usize)) {
+        first(see, &self.slots, 1);
+    }
+
     pub fn new(max: u32) -> Self {
         debug_assert!(max <= 1 << 16, "a message id has 16 bits for the slot");
         Self { slots: Vec::new(), generation: Vec::new(), free: Vec::new(), max }

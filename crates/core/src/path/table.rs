@@ -102,6 +102,10 @@ impl PathTable {
         let denials = Denials::default();
         Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed, denials }
     }
+    /// All slots, used or free.
+    pub fn all(&self) -> &[Option<PathEntry>] {
+        &self.slots
+    }
     pub fn iter(&self) -> impl Iterator<Item = &PathEntry> {
         self.slots.iter().flatten()
     }

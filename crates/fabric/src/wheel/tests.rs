@@ -162,3 +162,50 @@ fn windows_pop_each_group_as_time_alone_would() {
         assert_eq!(plain(a), plain(b));
     }
 }
+
+/// A window with the groups 1, 2 and 4, whose entries are 1, 11, 2, 4, 14 and 24.
+fn window_of_three() -> Wheel<u32> {
+    let mut wheel = Wheel::new(4);
+    wheel.windows(5, |e: &u32| Some(*e % 10));
+    for (i, e) in [24, 11, 4, 2, 14, 1].into_iter().enumerate() {
+        wheel.push(20 + u64::from(e) / 10, i as u64, e);
+    }
+    wheel
+}
+
+#[test]
+fn a_group_is_told_of_once_with_those_after_it() {
+    let mut wheel = window_of_three();
+    let of = |entries: &[Entry<u32>]| {
+        let mut all: Vec<u32> = entries.iter().map(|e| e.event).collect();
+        all.sort_unstable();
+        all
+    };
+    let mut seen = Vec::new();
+    while let Some(e) = wheel.pop_until(1_000) {
+        if wheel.opened() {
+            assert!(wheel.group_present().iter().any(|p| p.event == e.event));
+            let coming = [1, 2, 9].map(|k| of(wheel.group_coming(k)));
+            seen.push((of(wheel.group_present()), coming));
+        }
+        assert!(!wheel.opened(), "once");
+    }
+    let want = [
+        (vec![1, 11], [vec![2], vec![4, 14, 24], vec![]]),
+        (vec![2], [vec![4, 14, 24], vec![], vec![]]),
+        (vec![4, 14, 24], [vec![], vec![], vec![]]),
+    ];
+    assert_eq!(seen, want);
+}
+
+#[test]
+fn entries_can_be_taken_out_of_a_window_that_has_begun() {
+    let mut wheel = window_of_three();
+    assert_eq!(wheel.pop_until(1_000).map(|e| e.event), Some(1));
+    assert!(wheel.in_window());
+    let taken = wheel.extract(|e| [11, 2, 14].contains(e));
+    assert_eq!(taken.iter().map(|e| e.event).collect::<Vec<_>>(), [2, 11, 14]);
+    let rest: Vec<u32> = std::iter::from_fn(|| wheel.pop_until(1_000)).map(|e| e.event).collect();
+    assert_eq!(rest, [4, 24], "a group without entries is passed over");
+    assert!(wheel.is_empty() && !wheel.in_window());
+}
