@@ -280,6 +280,12 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec, engines: u32) -> Result
     if let Some(n) = e.ack_every {
         c.ack.every = n;
     }
+    if let Some(n) = e.burst_packets {
+        if !(1..=64).contains(&n) {
+            return Err("engine.burst_packets: from 1 to 64".into());
+        }
+        c.burst_packets = n;
+    }
     let own_rate = c.own.rate.is_some();
     c.host_shared = e.host_shared && engines > 1 && c.rate.policy == RatePolicy::Srd && !own_rate;
     for name in &e.guards_off {

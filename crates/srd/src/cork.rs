@@ -13,14 +13,18 @@ use std::sync::atomic::Ordering;
 /// Longest time that a post waits for further posts: a fraction of a round trip over a network, and
 /// several posts of libfabric's provider.
 const WAIT_MAX: Span = Span::from_us(8);
-/// A poll that comes this long after the last post, or later, is late. Longer than the system call
-/// of a post that left at once, and than most interrupts for packets of the peer, during which a
-/// program is no later than it would be in any case.
+/// A poll that comes this long after a post that left at once, or later, is late. Longer than the
+/// system call of that post, and than most interrupts for packets of the peer, during which a
+/// program is no later than it would be in any case. After a post that waited, which took no system
+/// call, a poll is late from [`WAIT_MAX`] on, and from this time on no post waits for a while.
 const LATE: Span = Span::from_us(20);
 /// Each poll that comes soon after a post adds one to the trust, and one that comes late leaves a
 /// quarter of it. So much lets posts wait: a program that computes in each of its steps does not
 /// reach it by some tens of small operations between.
 const TRUST_MIN: u32 = 64;
+/// What a poll takes that comes from [`WAIT_MAX`] to [`LATE`] after a post that waited: where each
+/// does, one post of 33 waits.
+const TRUST_LITTLE: u32 = TRUST_MIN / 2;
 /// The most: one late poll, as when another process took the processor, is no reason to learn anew.
 const TRUST_MAX: u32 = 4 * TRUST_MIN;
 /// For how long no post waits after a late poll, in times of what it was late: some 6 % of the time
@@ -42,9 +46,7 @@ const HEADERS_BYTES: u32 = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Cork {
     waiting: Option<Waiting>,
-    /// Whether a post has come since the last poll.
-    follows: bool,
-    /// When the last such post came, if that tells when the program polls.
+    /// When the last post since the last poll came, if that tells when the program polls.
     posted_at: Option<Time>,
     /// That a poll comes soon after a post; see [`TRUST_MIN`].
     trust: u32,
@@ -68,13 +70,6 @@ impl Cork {
     #[inline]
     fn is_learnt(&self, now: Time) -> bool {
         self.trust >= TRUST_MIN && now >= self.from
-    }
-
-    /// Whether a post that comes now may wait: not the first one after a poll, which may be an
-    /// answer that no other follows.
-    #[inline]
-    fn may_wait(&self, now: Time) -> bool {
-        self.follows && self.is_learnt(now)
     }
 
     /// Number of posts of the queue pair that wait; `None` if those of another one do.
@@ -105,8 +100,7 @@ impl Cork {
 
     /// A poll has come that drives the device.
     #[inline]
-    pub(crate) fn polled(&mut self, now: Time) {
-        self.follows = false;
+    fn polled(&mut self, now: Time) {
         if let Some(at) = self.posted_at.take() {
             self.learn(now.since(at) < LATE);
         }
@@ -136,6 +130,11 @@ impl Cork {
             self.from = now + self.pause;
             self.posted_at = None;
             self.learn(false);
+        } else if waited >= WAIT_MAX {
+            // Messages are late, if only by a little. An interrupt now and then is no reason to
+            // learn anew, a program that does this each time is one.
+            self.posted_at = None;
+            self.trust = self.trust.saturating_sub(TRUST_LITTLE);
         } else if now >= self.from + Span(self.pause.0 * PAUSES_FORGET) {
             self.pause = Span::ZERO;
         }
@@ -147,7 +146,9 @@ impl Nic {
     #[inline]
     pub(crate) fn posts_come(&mut self, shared: &Shared, qp_index: usize) {
         let now = Self::now();
-        if self.cork.may_wait(now) && self.post_waits(shared, now, qp_index) {
+        // Not the first one after a poll, which may be an answer that no other follows.
+        let follows = shared.post_follows.load(Ordering::Relaxed);
+        if follows && self.cork.is_learnt(now) && self.post_waits(shared, now, qp_index) {
             shared.corked.store(true, Ordering::Relaxed);
             return;
         }
@@ -155,7 +156,7 @@ impl Nic {
         self.send_posts(shared, now);
         // Several take a call so long that it says nothing of when the program polls.
         self.cork.posted_at = alone.then_some(now);
-        self.cork.follows = true;
+        shared.post_follows.store(true, Ordering::Relaxed);
     }
 
     /// Sends the posts that wait.
@@ -163,8 +164,15 @@ impl Nic {
         if self.cork.waiting.is_some() {
             let now = Self::now();
             self.send_posts(shared, now);
-            self.cork.polled(now);
+            self.polled(shared, now);
         }
+    }
+
+    /// A poll has come that drives the device.
+    #[inline]
+    pub(crate) fn polled(&mut self, shared: &Shared, now: Time) {
+        shared.post_follows.store(false, Ordering::Relaxed);
+        self.cork.polled(now);
     }
 
     /// Whether the post that has come waits: one request, to a peer to which packets are in flight,
@@ -189,9 +197,14 @@ impl Nic {
 }
 
 impl Shared {
-    /// Sends the posts that wait, unless another thread drives, which sends them.
+    /// A poll has come, whether it will drive or not: sends the posts that wait, unless another
+    /// thread drives, which sends them.
     #[inline]
     pub(crate) fn uncork(&self) {
+        // Looked at first, since to write it takes it from the thread that posts.
+        if self.post_follows.load(Ordering::Relaxed) {
+            self.post_follows.store(false, Ordering::Relaxed);
+        }
         if self.corked.load(Ordering::Relaxed) {
             self.uncork_now();
         }

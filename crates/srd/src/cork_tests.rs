@@ -88,6 +88,28 @@ fn what_waits_leaves_when_it_fills_a_burst_or_has_waited_long_enough() {
     assert!(!cork.add(START + WAIT_MAX, QP, 8));
 }
 
+#[test]
+fn polls_that_come_a_little_late_each_time_let_no_post_wait() {
+    let mut cork = learnt();
+    let (mut now, mut waited) = (START, 0);
+    for _ in 0..1_000 {
+        if cork.is_learnt(now) {
+            assert!(cork.add(now, QP, 8));
+            now += WAIT_MAX;
+            assert!(cork.taken(now));
+            waited += 1;
+        } else {
+            // What leaves at once takes a system call meanwhile.
+            cork.posted_at = Some(now);
+            now += WAIT_MAX;
+        }
+        cork.polled(now);
+    }
+    assert!((30..40).contains(&waited), "{waited} of 1,000 waited");
+    // It is no reason to wait for a time.
+    assert_eq!((cork.pause, cork.from), (Span::ZERO, Time(0)));
+}
+
 /// One post waits, and is taken so much later.
 fn wait_for(cork: &mut Cork, now: Time, time: Span) -> Time {
     assert!(cork.is_learnt(now) && cork.add(now, QP, 8));
@@ -98,7 +120,7 @@ fn wait_for(cork: &mut Cork, now: Time, time: Span) -> Time {
 #[test]
 fn after_a_late_poll_none_waits_for_many_times_what_it_was_late() {
     let mut cork = learnt();
-    let now = wait_for(&mut cork, START, LATE - Span(1));
+    let now = wait_for(&mut cork, START, WAIT_MAX - Span(1));
     assert!(cork.is_learnt(now), "in time");
     let late = us(300);
     let mut now = wait_for(&mut cork, now, late);
@@ -194,6 +216,11 @@ impl Pair {
             free = if is_free { free + 1 } else { 0 };
             assert!(start.elapsed() < PATIENCE, "the device's thread drives for ever");
         }
+        self.learn();
+    }
+
+    /// Makes the device expect polls soon after posts.
+    fn learn(&self) {
         self.near.shared().try_nic().expect("nobody else drives").cork = learnt();
     }
 
@@ -247,7 +274,8 @@ fn the_first_post_leaves_at_once_and_the_second_with_the_next_poll() {
 fn the_first_post_after_a_poll_leaves_at_once_while_others_are_in_flight() {
     let pair = Pair::new(NEVER);
     pair.post_two();
-    pair.near.shared().try_nic().unwrap().cork.polled(Nic::now());
+    let shared = pair.near.shared();
+    shared.try_nic().unwrap().polled(shared, Nic::now());
     // It takes the one that waits along.
     pair.post();
     assert_eq!(pair.waiting(), 0);
@@ -257,7 +285,8 @@ fn the_first_post_after_a_poll_leaves_at_once_while_others_are_in_flight() {
 #[test]
 fn a_post_leaves_at_once_where_nothing_is_in_flight() {
     let pair = Pair::new(NEVER);
-    pair.near.shared().try_nic().unwrap().cork = Cork { follows: true, ..learnt() };
+    pair.learn();
+    pair.near.shared().post_follows.store(true, Ordering::Relaxed);
     pair.post();
     assert_eq!(pair.waiting(), 0);
 }
@@ -270,13 +299,48 @@ fn a_poll_that_finds_completions_sends_what_waits_too() {
     // The completion of the first goes to the ring, and the second waits again.
     pair.near.progress().unwrap();
     assert_eq!(pair.waiting(), 0);
-    pair.near.shared().try_nic().unwrap().cork = Cork { follows: true, ..learnt() };
+    pair.learn();
+    pair.near.shared().post_follows.store(true, Ordering::Relaxed);
     pair.post();
     assert_eq!(pair.waiting(), 1);
     assert_eq!(pair.polls(1), 1);
     assert_eq!(pair.waiting(), 0);
     assert_eq!(pair.arrived(), 2);
     assert_eq!(pair.polls(2), 2);
+}
+
+/// The completion is in the ring already, or a caller's buffer, so that the poll takes no turn.
+#[test]
+fn the_first_post_after_a_poll_without_a_turn_leaves_at_once() {
+    let pair = Pair::new(NEVER);
+    pair.post();
+    assert_eq!(pair.arrived(), 1);
+    let start = Instant::now();
+    while !pair.cq.core().may_have() && start.elapsed() < PATIENCE {
+        pair.near.progress().unwrap();
+    }
+    // Two that are in flight while nobody takes a turn.
+    let wr = SendWr::send(1, &pair.to_far, pair.far_qp.qpn(), QKEY).inline(b"message");
+    let two = || {
+        pair.qp.enqueue_sends([wr, wr].into_iter(), crate::Faults::AtPost).unwrap();
+        pair.qp.doorbell();
+    };
+    for poll in [true, false] {
+        pair.learn();
+        two();
+        if poll {
+            assert_eq!(pair.polls(1), 1);
+        } else {
+            pair.cq.posts_flush();
+        }
+        pair.post();
+        assert_eq!(pair.waiting(), 0, "the first one; poll: {poll}");
+        pair.post();
+        assert_eq!(pair.waiting(), 1, "the second one; poll: {poll}");
+        pair.cq.posts_flush();
+        assert_eq!(pair.arrived(), 4);
+    }
+    assert_eq!(pair.polls(8), 8);
 }
 
 #[test]

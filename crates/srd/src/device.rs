@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub held: AtomicBool,
     /// Whether posts wait for the next poll; see [`Cork`](crate::cork::Cork).
     pub corked: AtomicBool,
+    /// Whether a post has come since the last poll.
+    pub post_follows: AtomicBool,
     /// The queue pairs whose posts wait for freed slots.
     queues: Mutex<Vec<Arc<QpCore>>>,
     /// Whether the send queues together are deeper than the engine's table of requests.
@@ -368,6 +370,7 @@ impl Device {
                 polled: DirtySet::default(),
                 held: AtomicBool::new(false),
                 corked: AtomicBool::new(false),
+                post_follows: AtomicBool::new(false),
                 queues: Mutex::default(),
                 sends_limited: AtomicBool::new(false),
                 stop: Stop::default(),

@@ -53,7 +53,7 @@ impl Shared {
         let done = nic.turn(self) != Turn::default();
         if stays {
             let now = nic.turned_at;
-            nic.cork.polled(now);
+            nic.polled(self, now);
             self.driving.callers.turned(nic.turned_at.0);
         }
         (done, nic.turned_at.0)
@@ -69,7 +69,7 @@ impl Shared {
         let mut done = nic.turn_for(self, taker.as_deref_mut()) != Turn::default();
         if stays {
             let now = nic.turned_at;
-            nic.cork.polled(now);
+            nic.polled(self, now);
             if done {
                 crowd::busy();
             } else if crowd::should_sleep(nic.turned_at.0) {

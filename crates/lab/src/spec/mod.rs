@@ -394,6 +394,8 @@ pub struct EngineSpec {
     pub line_learnt: bool,
     /// Data packets per acknowledgment; default: that of `defaults`.
     pub ack_every: Option<u16>,
+    /// Packets of a burst on one path, at most, 1 to 64; default: that of `defaults`.
+    pub burst_packets: Option<u16>,
     /// Engines of a sending host, each with its own contexts, which model its processes; flows are
     /// assigned to them in turn.
     pub senders_per_host: u32,
@@ -429,6 +431,7 @@ impl Default for EngineSpec {
             fixed_inflight_bytes: None,
             credits: None,
             ack_every: None,
+            burst_packets: None,
             senders_per_host: 1,
             receivers_per_host: 1,
             line_learnt: false,
