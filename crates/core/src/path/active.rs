@@ -76,8 +76,9 @@ pub(crate) struct ActivePaths {
 impl ActivePaths {
     pub(crate) fn new(p: &Params, now: Time, all: Smoothed, rtt_ns_min: u32, salt: u32) -> Self {
         let mut set = PathSet::new(p.paths, salt);
-        // What was chosen before the peer was forgotten may have been dead.
-        let mut order = Rng::from_seed(u64::from(salt) ^ now.0 << 32 ^ now.0 >> 32);
+        // What was chosen before the peer was forgotten may have been of a dead rail.
+        let anew = if p.rails > 1 { now.0.rotate_left(32) } else { 0 };
+        let mut order = Rng::from_seed(u64::from(salt) ^ anew);
         let link = || Self::link(p, rtt_ns_min, all.srtt_ns).view(now, 0);
         let rate = RateState::new(p, link);
         let mut active = Self {
