@@ -205,7 +205,7 @@ pub(crate) const RIVAL_LOST_MORE: u32 = 50;
 /// Round trips for which losses of others are tolerated at a time.
 pub(crate) const RIVAL_TRUCE_SPANS: u64 = 512;
 /// Rounds in a row with marks on all packets that prove rivals.
-pub(crate) const RIVAL_MARKED_ROUNDS: u8 = 144;
+pub(crate) const RIVAL_MARKED_ROUNDS: u8 = 80;
 /// Share of the largest delay below which a queue is not the same any more.
 pub(crate) const RIVAL_STEADY: Share = Share(3, 4);
 /// Share of the rate from which on a queue that stays the same is kept by others.
