@@ -123,9 +123,9 @@ impl FullQueue {
         self.in_force
     }
 
-    /// A queueing delay in ns that no sender tolerates for long while this rule is in force. `None`:
-    /// it is not, others may still learn of the buffer, or there are so many senders that it takes
-    /// long until they agree.
+    /// A queueing delay in ns that no sender tolerates for long while this rule is in force.
+    /// `None`: it is not, others may still learn of the buffer, or there are so many senders that
+    /// it takes long until they agree.
     pub(super) fn tolerated_most(&self) -> Option<u64> {
         let full = u64::from(self.full_ns);
         let learnt = u64::from(self.age_ns) >= FULL_WATCH_SPANS * full;

@@ -53,8 +53,8 @@ impl Marks {
         self.rounds >= MARKED_ROUNDS && !self.others && !round.app_limited
     }
 
-    /// Whether they have gone on for so long that others must keep the queue, and leave nothing to a
-    /// sender at `rate`.
+    /// Whether they have gone on for so long that others must keep the queue, and leave nothing to
+    /// a sender at `rate`.
     pub(super) fn are_of_rivals(&self, rate: u64) -> bool {
         let low = !self.others || rate <= MARKED_OTHERS.of(self.rate);
         self.rounds >= RIVAL_MARKED_ROUNDS && low
@@ -62,6 +62,8 @@ impl Marks {
 
     /// The rate after one more round of that kind.
     pub(super) fn cut(rate: u64) -> u64 {
-        rate - MARKED_CUT.of(rate)
+        let less = MARKED_CUT.of(rate);
+        debug_assert!(less <= rate, "a share of it");
+        rate - less
     }
 }

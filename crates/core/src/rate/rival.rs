@@ -43,11 +43,12 @@ impl Watch {
             false => self.high_ns.saturating_sub(ns / RIVAL_FORGET),
         };
         let span = link.base_ns + round.median_ns;
+        debug_assert!(self.doubts <= RIVAL_DOUBTS_MAX, "doublings that fit in 64 bits");
         u64::from(self.high_ns) >= (RIVAL_SPANS * span) << self.doubts
     }
 
-    /// A contest has ended. `proved`: with rivals, and not because there were none or too many; else
-    /// the next one takes twice the evidence.
+    /// A contest has ended. `proved`: with rivals, and not because there were none or too many.
+    /// Otherwise the next one takes twice the evidence.
     pub(super) fn on_end(&mut self, proved: bool) {
         let doubts = if proved { 0 } else { (self.doubts + 1).min(RIVAL_DOUBTS_MAX) };
         *self = Self { high_ns: 0, doubts };
@@ -149,6 +150,7 @@ impl Contest {
         }
         let most = Self::packets(link, Link::bytes(link.line, span));
         self.window = self.window.min(most.max(RIVAL_LEAST * PACKET));
+        debug_assert!(self.window >= RIVAL_LEAST * PACKET, "an overflow leaves the least window");
         Outcome::GoesOn
     }
 
@@ -181,6 +183,7 @@ impl Contest {
     /// and only more than that is heard from then on.
     fn judge(&mut self, lost: u32) -> Outcome {
         if self.measures {
+            debug_assert!(self.given.is_none(), "losses are measured once");
             self.measures = false;
             self.given = (lost >= RIVAL_LOST_LEAST).then_some(lost);
             return if lost > RIVAL_LOST_MOST { Outcome::Lost } else { Outcome::GoesOn };
@@ -202,6 +205,7 @@ impl Contest {
         } else if self.look_since_ns >= RIVAL_LOOK_EACH * span {
             // If the others are senders of this law too, the overflow makes all of them look at the
             // same time, and the queue becomes short.
+            debug_assert!(self.look_ns == 0, "the look before is over");
             (self.look_since_ns, self.look_ns) = (0, RIVAL_LOOK.of(span));
         }
     }
@@ -220,6 +224,7 @@ impl Contest {
 
     fn window_now(&self) -> u64 {
         let looks = self.look_ns > 0;
+        debug_assert!(self.window > 0, "some packets may be in flight");
         if looks { RIVAL_LOOK_SHARE.of(self.window) } else { self.window }
     }
 

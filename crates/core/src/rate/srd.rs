@@ -448,6 +448,7 @@ impl SrdRate {
             contest: Some(Box::new(contest)),
             ..Self::new(link.line)
         };
+        debug_assert!(!self.full.is_in_force(), "the contest takes the place of the law");
         true
     }
 
