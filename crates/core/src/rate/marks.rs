@@ -2,7 +2,12 @@
 
 use super::{Link, Round, rival};
 use crate::guards::Guard;
-use crate::tuning::{MARKED_CUT, MARKED_OTHERS, MARKED_ROUNDS, RIVAL_MARKED_ROUNDS, RIVAL_STEADY};
+use crate::tuning::{
+    MARKED_CUT, MARKED_OTHERS, MARKED_ROUNDS, RIVAL_LITTLE, RIVAL_MARKED_ROUNDS, RIVAL_STEADY,
+};
+
+/// Bytes in which [`Marks::delivered`] counts.
+const UNIT: u64 = 1 << 12;
 
 /// Rounds in a row in which switches marked all packets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +21,10 @@ pub(super) struct Marks {
     most_ns: u32,
     /// The rate from which it fell, in bytes per second.
     rate: u64,
+    /// What was delivered when the marks had lasted for [`MARKED_ROUNDS`], in [`UNIT`]s per second.
+    delivered: u32,
+    /// Decreases of the rate without an increase between them.
+    falls: u8,
 }
 
 impl Marks {
@@ -34,11 +43,15 @@ impl Marks {
         let most_ns = if self.others { self.most_ns } else { self.most_ns.max(queue_ns) };
         let least_ns = self.least_ns.min(queue_ns);
         let rounds = (self.rounds + 1).min(RIVAL_MARKED_ROUNDS);
+        let delivered = match self.rounds < MARKED_ROUNDS {
+            true => u32::try_from(round.delivered / UNIT).unwrap_or(u32::MAX),
+            false => self.delivered,
+        };
         let steady = u64::from(least_ns) >= RIVAL_STEADY.of(most_ns.into());
         if self.rounds < MARKED_ROUNDS || !steady || !stands {
             let rounds = if stands { rounds } else { rounds.min(MARKED_ROUNDS) };
             let (least_ns, most_ns) = (queue_ns, queue_ns);
-            *self = Self { rounds, others: false, least_ns, most_ns, rate };
+            *self = Self { rounds, others: false, least_ns, most_ns, rate, delivered, ..*self };
             return;
         }
         let others = self.others || rate <= MARKED_OTHERS.of(self.rate);
@@ -47,17 +60,25 @@ impl Marks {
         debug_assert!(self.least_ns > 0, "a queue stands");
     }
 
+    /// The law lowers the rate, or leaves it as it is or raises it.
+    pub(super) fn on_change(&mut self, lowers: bool) {
+        self.falls = if lowers { (self.falls + 1).min(RIVAL_MARKED_ROUNDS) } else { 0 };
+    }
+
     /// Whether they are a reason to lower the rate.
     /// Rule CC-43.
     pub(super) fn count(&self, round: &Round) -> bool {
         self.rounds >= MARKED_ROUNDS && !self.others && !round.app_limited
     }
 
-    /// Whether they have gone on for so long that others must keep the queue, and leave nothing to
-    /// a sender at `rate`.
-    pub(super) fn are_of_rivals(&self, rate: u64) -> bool {
-        let low = !self.others || rate <= MARKED_OTHERS.of(self.rate);
-        self.rounds >= RIVAL_MARKED_ROUNDS && low
+    /// Whether they have gone on for so long that others must keep the queue: the rate, now `rate`,
+    /// fell to next to nothing of what was delivered, or is little and did nothing but fall. Equals
+    /// on a link keep their shares, although all of their packets may be marked for long, where
+    /// switches mark at shorter queues than the law aims at.
+    pub(super) fn are_of_rivals(&self, link: &Link, rate: u64) -> bool {
+        let low = rate <= MARKED_OTHERS.of(u64::from(self.delivered) * UNIT);
+        let falls = self.falls >= RIVAL_MARKED_ROUNDS && rate <= RIVAL_LITTLE.of(link.line);
+        self.rounds >= RIVAL_MARKED_ROUNDS && (low || falls)
     }
 
     /// The rate after one more round of that kind.

@@ -132,9 +132,9 @@ impl Contest {
         self.age_ns += round.ns;
         self.look_ns = self.look_ns.saturating_sub(round.ns);
         if let Some(lost) = self.tally(round, span)
-            && let outcome @ (Outcome::Over | Outcome::Lost) = self.judge(lost)
+            && self.judge(lost) == Outcome::Lost
         {
-            return outcome;
+            return Outcome::Lost;
         }
         self.given_ns += if self.given.is_some() { round.ns } else { 0 };
         if self.given_ns > RIVAL_TRUCE_SPANS * span {

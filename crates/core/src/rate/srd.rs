@@ -413,6 +413,9 @@ impl SrdRate {
         }
         let regime = self.regime(link, round, queue, target);
         self.hold = regime.is_decrease();
+        if regime != Regime::Held {
+            self.marks.on_change(self.hold);
+        }
         self.rate = self.rate_in(regime, link, round, queue, target);
     }
 
@@ -435,7 +438,9 @@ impl SrdRate {
     fn contest_begins(&mut self, link: &Link, round: &Round) -> bool {
         let queue = round.queue_ns.map(|_| rival::queue(round));
         let high = queue.zip(self.full.tolerated_most()).is_some_and(|(queue, most)| queue > most);
-        let high = high || self.marks.are_of_rivals(self.rate);
+        // Where the rule for full buffers is in force, marks are not counted.
+        let marked = !self.full.is_in_force() && self.marks.are_of_rivals(link, self.rate);
+        let high = high || marked;
         if !self.watch.on_round(link, round, high) {
             return false;
         }

@@ -206,6 +206,9 @@ pub(crate) const RIVAL_LOST_MORE: u32 = 50;
 pub(crate) const RIVAL_TRUCE_SPANS: u64 = 512;
 /// Rounds in a row with marks on all packets that prove rivals.
 pub(crate) const RIVAL_MARKED_ROUNDS: u8 = 80;
+/// Share of the line rate from which on a rate that only falls is a sign of rivals: less than that
+/// of sixteen equals.
+pub(crate) const RIVAL_LITTLE: Share = Share(1, 16);
 /// Share of the largest delay below which a queue is not the same any more.
 pub(crate) const RIVAL_STEADY: Share = Share(3, 4);
 /// Share of the rate from which on a queue that stays the same is kept by others.

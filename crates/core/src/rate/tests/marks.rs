@@ -161,3 +161,31 @@ fn all_packets_of_a_round_are_marked_from_seven_eighths_on() {
     assert!(all(1, 1) && all(15, 16) && all(16, 16));
     assert!(!all(14, 16) && !all(0, 16));
 }
+
+/// Whether marks on all packets count as those of rivals after 200 rounds that deliver a quarter of
+/// the line rate, with these rates: `rate` says each one, and the law lowers it each `falls` rounds
+/// of `falls + 1`.
+fn rivals_are_seen(rate: impl Fn(u64) -> u64, falls: u64) -> bool {
+    let mut marks = crate::rate::marks::Marks::default();
+    let queue = Round { queue_ns: Some(50_000), median_ns: 50_000, most_ns: 50_000, ..ALL_MARKED };
+    for n in 0..200 {
+        marks.on_change(n % (falls + 1) != 0);
+        let delivered = rate(n).min(LINE / 4);
+        marks.on_round(&LINK, &Round { delivered, sent: delivered, ..queue }, rate(n));
+    }
+    marks.are_of_rivals(&LINK, rate(200))
+}
+
+#[test]
+fn marks_are_those_of_rivals_where_next_to_nothing_is_left_or_the_rate_falls_all_the_time() {
+    // Four equals, the rates of which fall from the line rate to a quarter of it.
+    let equals = |n: u64| LINE.saturating_sub(LINE * n / 160).max(LINE / 4 + LINE / 100);
+    assert!(!rivals_are_seen(equals, 9), "they keep what was delivered");
+    let rivals = |n: u64| LINE.saturating_sub(LINE * n / 100).max(LINE / 17);
+    assert!(rivals_are_seen(rivals, 9), "less than a quarter of what was delivered");
+    let before = |n: u64| if n < 20 { LINE } else { LINE / 17 };
+    assert!(rivals_are_seen(before, 9), "a rate that fell at once");
+    assert!(rivals_are_seen(|_| LINE / 17, 500), "a rate that does nothing but fall");
+    assert!(!rivals_are_seen(|_| LINE / 8, 500), "an eighth of the line rate");
+    assert!(!rivals_are_seen(|_| LINE / 17, 50), "a rate that goes up and down");
+}
