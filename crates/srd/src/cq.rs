@@ -3,7 +3,7 @@
 use crate::{
     CompletionChannel, Device, Error, WorkCompletion,
     budget::CqSlots,
-    crowd,
+    crowd::{self, Room},
     device::Shared,
     nic::Nic,
     queue::{CQS_MAX, CqCore},
@@ -18,6 +18,7 @@ use std::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -237,11 +238,18 @@ impl CompletionQueue {
         if now_ns > 0 && stays {
             if done {
                 crowd::busy();
-            } else if crowd::should_sleep(now_ns) {
-                // One thread cannot sleep in several sockets, but each shard's thread in its own.
-                self.callers_rest();
-                self.sleep(crowd::SLEEP_MAX);
-                return true;
+                return done;
+            }
+            match crowd::idle(now_ns) {
+                Room::Stay => {}
+                Room::Yield => thread::yield_now(),
+                Room::Sleep => {
+                    // One thread cannot sleep in several sockets, but each shard's thread in its
+                    // own.
+                    self.callers_rest();
+                    self.sleep(crowd::SLEEP_MAX);
+                    return true;
+                }
             }
         }
         done

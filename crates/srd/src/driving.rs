@@ -1,7 +1,14 @@
 //! Which thread drives the engine now: callers, or the device's thread.
 
-use crate::{Progress, callers::Callers, crowd, device::Shared, nic::Turn, taker::Taker};
-use std::sync::Arc;
+use crate::{
+    Progress,
+    callers::Callers,
+    crowd::{self, Room},
+    device::Shared,
+    nic::Turn,
+    taker::Taker,
+};
+use std::{sync::Arc, thread};
 
 /// The configured [`Progress`], and its current state.
 #[derive(Debug)]
@@ -70,13 +77,22 @@ impl Shared {
         if stays {
             let now = nic.turned_at;
             nic.polled(self, now);
+            let mut room = Room::Stay;
             if done {
                 crowd::busy();
-            } else if crowd::should_sleep(nic.turned_at.0) {
+            } else {
+                room = crowd::idle(now.0);
+            }
+            if room == Room::Sleep {
                 self.sleep_in_poll(&mut nic);
                 done = nic.turn_for(self, taker) != Turn::default();
             }
             self.driving.callers.turned(nic.turned_at.0);
+            drop(nic);
+            if room == Room::Yield {
+                // What has come meanwhile, the caller's next poll takes.
+                thread::yield_now();
+            }
         }
         done
     }
