@@ -17,6 +17,9 @@ use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
 /// some 5 us, 2 % of this.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_micros(250);
 
+/// How long a poll sleeps that found the device's lock taken: some turns of its holder.
+pub(crate) const YIELD: Duration = Duration::from_micros(20);
+
 /// How long polls find nothing before one of them sleeps: as long as a wake-up takes, so that at
 /// most as much is lost by sleeping as by not sleeping.
 const PATIENCE_NS: u64 = 10_000;
@@ -60,6 +63,13 @@ pub(crate) fn should_sleep(now_ns: u64) -> bool {
 #[inline]
 pub(crate) fn busy() {
     LOOK.with_borrow_mut(|look| look.idle_since_ns = 0);
+}
+
+/// Makes this thread believe from now on that others want its processor.
+#[cfg(test)]
+pub(crate) fn this_thread_is_crowded() {
+    let look = Look { opened: true, crowded_until_ns: u64::MAX, ..Look::default() };
+    LOOK.set(look);
 }
 
 impl Look {
