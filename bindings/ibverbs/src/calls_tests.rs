@@ -10,7 +10,7 @@ use crate::{
     devices::Entry,
     num::*,
     pd::{ibv_alloc_pd, ibv_create_ah, ibv_dealloc_pd, ibv_destroy_ah},
-    qp::{ibv_destroy_qp, ibv_modify_qp, srd_efadv_create_driver_qp},
+    qp::{ibv_destroy_qp, ibv_modify_qp, ibv_query_qp, srd_efadv_create_driver_qp},
     recv::post_recv,
 };
 use libc::c_int;
@@ -150,6 +150,21 @@ fn a_session_keeps_its_first_error_and_posts_nothing_then() {
     assert_eq!(node.ended(), [1, 2]);
     // SAFETY: nobody uses it.
     assert_eq!(unsafe { ibv_destroy_qp(node.qp()) }, 0);
+    node.end();
+}
+
+/// As EFA's do. `ib_send_bw` sets no number of retries, and its receiver may come late.
+#[test]
+fn a_queue_pair_retries_for_ever_unless_a_number_was_set() {
+    let node = Node::new();
+    let (mut attr, mask) = (ibv_qp_attr::default(), int(IBV_QP_RNR_RETRY));
+    // SAFETY: the queue pair lives, and the structures are written.
+    unsafe {
+        let mut init = ibv_qp_init_attr::driver(node.cq(), 8);
+        assert_eq!(ibv_query_qp(node.qp(), &raw mut attr, mask, &raw mut init), 0);
+        assert_eq!(attr.rnr_retry, srd::RNR_RETRY_INFINITE);
+        assert_eq!(ibv_destroy_qp(node.qp()), 0);
+    }
     node.end();
 }
 

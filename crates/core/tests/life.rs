@@ -1,6 +1,7 @@
 //! Peers that restart, stall, vanish; queue pairs destroyed under way; contexts that close.
 
 use crate::common::*;
+use srd_core::limits::RNR_RETRY_INFINITE;
 use srd_core::*;
 
 fn post_some(p: &mut Pair, n: u64) {
@@ -38,6 +39,28 @@ fn rnr_waits_or_gives_up() {
     assert_eq!(all_done(&mut p, 1), [Status::RemoteRnr]);
     let asked = p.net.hosts[1].engine.counters().rnr_events - before;
     assert_eq!(asked, 3, "once and two retries");
+}
+
+/// Programs of verbs need not say how often to retry: EFA then does so for ever.
+#[test]
+fn rnr_waits_where_no_limit_was_set() {
+    let mut p = Pair::new(1);
+    let (now, sender) = (p.net.now, &mut p.net.hosts[0].engine);
+    let init = sender.qp_query(p.qp[0]).unwrap().init;
+    let silent = sender.qp_create(now, init).unwrap();
+    let to = |state, qkey| QpModify { state: Some(state), qkey, rnr_retry: None };
+    for step in [to(QpState::Init, Some(0x11)), to(QpState::Rtr, None), to(QpState::Rts, None)] {
+        sender.qp_modify(now, silent, step).unwrap();
+    }
+    assert_eq!(sender.qp_query(silent).unwrap().rnr_retry, RNR_RETRY_INFINITE);
+    p.net.hosts[0].done.clear();
+    let wr = send_wr(1, p.ah[0], p.qp[1], 10);
+    p.net.hosts[0].post(now, silent, wr, pattern(1, 10)).unwrap();
+    p.net.run(Span::from_ms(50));
+    assert_eq!(p.net.hosts[0].sends_done(), 0, "it is refused, and tried again");
+    assert!(p.net.hosts[1].engine.counters().rnr_events > 7);
+    p.net.hosts[1].recv(p.qp[1], 1, 500);
+    assert_eq!(all_done(&mut p, 1), [Status::Ok]);
 }
 
 #[test]

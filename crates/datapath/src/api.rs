@@ -5,7 +5,7 @@ use core::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
-use std::{error::Error, fmt, io, marker::PhantomData};
+use std::{error::Error, fmt, io, marker::PhantomData, os::fd::RawFd};
 
 /// Sends and receives UDP datagrams for one engine.
 ///
@@ -79,6 +79,13 @@ pub trait Datapath: ReleasesParts + Send {
     /// Only when the datapath itself is broken.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
+    /// Tells the descriptors that are readable while datagrams wait, for a thread that waits for
+    /// several datapaths at once ([`wait_any`](crate::wait_any)). They stay the same. A datapath
+    /// that tells none can only be waited for alone.
+    fn receivers(&self, tell: &mut dyn FnMut(RawFd)) {
+        let _ = tell;
+    }
+
     /// Ends [`wait`](Self::wait) from another thread.
     fn waker(&self) -> Waker;
 
@@ -128,6 +135,9 @@ impl<D: Datapath + ?Sized> Datapath for Box<D> {
     }
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         (**self).wait(timeout)
+    }
+    fn receivers(&self, tell: &mut dyn FnMut(RawFd)) {
+        (**self).receivers(tell);
     }
     fn waker(&self) -> Waker {
         (**self).waker()

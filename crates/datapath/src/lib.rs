@@ -39,6 +39,6 @@ pub use api::{
     TxPushError, TxReport, send_batch,
 };
 pub use part::{Part, ReleasesParts};
-pub use sys::{process_cpu_ns, timer_slack_ns_set};
+pub use sys::{process_cpu_ns, timer_slack_ns_set, wait_any};
 pub use udp::{OpenError, UdpConfig, UdpDatapath};
 pub use waker::Waker;

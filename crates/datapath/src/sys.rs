@@ -143,6 +143,25 @@ pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
     if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) }
 }
 
+/// Most descriptors of one [`wait_any`].
+const ANY_MAX: usize = 128;
+
+/// Waits until one of the descriptors is readable, a signal comes, or the time is up. Returns how
+/// many are readable. Of more than 128 descriptors the first 128 are looked at.
+///
+/// # Errors
+/// None, unless the process lacks memory.
+pub fn wait_any(fds: impl Iterator<Item = RawFd>, timeout: Duration) -> io::Result<usize> {
+    // Descriptors below zero are passed over.
+    let mut polls = [Poll::readable(-1); ANY_MAX];
+    let mut count = 0;
+    for (poll, fd) in polls.iter_mut().zip(fds) {
+        *poll = Poll::readable(fd);
+        count += 1;
+    }
+    poll(&mut polls[..count], Some(timeout))
+}
+
 /// Sets the timer slack of this thread: how late the kernel may end its sleeps. Linux starts
 /// threads with 50 µs, longer than a round trip; a driving thread needs 1 ns.
 ///

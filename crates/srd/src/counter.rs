@@ -238,7 +238,9 @@ impl CompletionCounter {
         match self.device.check_poll() {
             Err(Error::Forked) => return Err(Error::Forked),
             Err(_) => {}
-            Ok(()) => drive_all(self.device.shards(), self.core.shards.load(Ordering::Acquire)),
+            Ok(()) => {
+                drive_all(self.device.shards(), self.core.shards.load(Ordering::Acquire), true);
+            }
         }
         self.seen.store(sum(), Ordering::Relaxed);
         Ok(())

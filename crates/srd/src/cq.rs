@@ -3,8 +3,7 @@
 use crate::{
     CompletionChannel, Device, Error, WorkCompletion,
     budget::CqSlots,
-    crowd::{self, Room},
-    device::Shared,
+    driving::drive_all,
     nic::Nic,
     queue::{CQS_MAX, CqCore},
     sync::lock,
@@ -18,7 +17,6 @@ use std::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -174,7 +172,7 @@ impl CompletionQueue {
     fn drive(&self, stays: bool, taker: &mut Taker<'_>) -> bool {
         match self.0.device.shards() {
             [only] => only.drive_from_poll(stays, Some(taker)),
-            shards => self.drive_several(shards, stays),
+            shards => drive_all(shards, self.shards_used(), stays),
         }
     }
 
@@ -218,41 +216,6 @@ impl CompletionQueue {
             })?;
             Ok((n == 1).then_some(one[0]))
         })
-    }
-
-    /// Drives the shards that complete into this queue, for a poll that found it empty; returns
-    /// whether anything was done.
-    fn drive_several(&self, shards: &[Arc<Shared>], stays: bool) -> bool {
-        let used = self.shards_used();
-        let own = || shards.iter().filter(|shard| used >> shard.index & 1 != 0);
-        if used.is_power_of_two() {
-            return own().any(|shard| shard.drive_from_poll(stays, None));
-        }
-        let (mut done, mut now_ns) = (false, 0);
-        for shard in own() {
-            let (some, at) = shard.drive_among_others(stays);
-            done |= some;
-            now_ns = now_ns.max(at);
-        }
-        // Nothing was driven where the shards' threads do it, or other callers.
-        if now_ns > 0 && stays {
-            if done {
-                crowd::busy();
-                return done;
-            }
-            match crowd::idle(now_ns) {
-                Room::Stay => {}
-                Room::Yield => thread::yield_now(),
-                Room::Sleep => {
-                    // One thread cannot sleep in several sockets, but each shard's thread in its
-                    // own.
-                    self.callers_rest();
-                    self.sleep(crowd::SLEEP_MAX);
-                    return true;
-                }
-            }
-        }
-        done
     }
 
     /// The shards that complete into this queue, one bit each; the only one of a device, whether it

@@ -19,6 +19,10 @@ use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
 /// some 5 us, 2 % of this.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_micros(250);
 
+/// How long a poll sleeps that found the device's lock taken, where yields did not help: some turns
+/// of its holder.
+pub(crate) const LOCK_SLEEP: Duration = Duration::from_micros(20);
+
 /// How long polls find nothing, and yield, before one of them sleeps. With four to eight ranks on
 /// two processors and small messages, most answers come before that; 10 us without yields, the
 /// former rule, made a third fewer rounds, and a whole millisecond no more than a tenth more.
@@ -74,6 +78,13 @@ pub(crate) fn idle(now_ns: u64) -> Room {
 #[inline]
 pub(crate) fn busy() {
     LOOK.with_borrow_mut(|look| look.idle_since_ns = 0);
+}
+
+/// Makes this thread believe from now on that others want its processor.
+#[cfg(test)]
+pub(crate) fn this_thread_is_crowded() {
+    let look = Look { opened: true, crowded_until_ns: u64::MAX, ..Look::default() };
+    LOOK.set(look);
 }
 
 impl Look {

@@ -26,7 +26,7 @@ use srd_datapath::Waker;
 use std::{
     fmt,
     net::IpAddr,
-    os::fd::BorrowedFd,
+    os::fd::{BorrowedFd, RawFd},
     sync::{
         Arc, Mutex, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -52,6 +52,9 @@ pub(crate) struct Shared {
     /// Whether the driver sleeps in the datapath and must be woken for new work.
     pub rest: Rest,
     pub waker: Waker,
+    /// Descriptors that are readable while packets wait, for a thread that waits for several
+    /// shards. They live as long as the datapath, which lives as long as this.
+    pub receivers: Box<[RawFd]>,
     /// Queue pairs with new posts.
     pub posted: DirtySet,
     /// Completion queues with freed slots.
@@ -196,7 +199,7 @@ impl Shared {
     }
 
     /// As [`Shared::has_work`], for a caller, which drives itself.
-    fn has_work_of_callers(&self) -> bool {
+    pub(crate) fn has_work_of_callers(&self) -> bool {
         self.posted.any()
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
             || self.control_waiting.load(Ordering::SeqCst) > 0
@@ -366,6 +369,11 @@ impl Device {
                 control_waiting: AtomicU32::new(0),
                 rest: Rest::new(),
                 waker: nic.net.waker(),
+                receivers: {
+                    let mut all = Vec::new();
+                    nic.net.receivers(&mut |fd| all.push(fd));
+                    all.into()
+                },
                 posted: DirtySet::default(),
                 polled: DirtySet::default(),
                 held: AtomicBool::new(false),

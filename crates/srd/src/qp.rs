@@ -94,7 +94,7 @@ pub struct QpModify {
     /// Q_Key; required for the transition from RESET to INIT.
     pub qkey: Option<QKey>,
     /// RNR retries, 0 to 8: 7 = for ever, 8 = for about a minute. Changes only together with the
-    /// transition from RTR to RTS.
+    /// transition from RTR to RTS. A queue pair for which it is never set has 7, as on EFA.
     pub rnr_retry: Option<u8>,
 }
 

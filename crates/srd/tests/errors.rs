@@ -205,6 +205,7 @@ fn states_follow_the_table() {
     qp.modify(to(QpState::Rtr)).unwrap();
     assert!(refused(QpModify { rnr_retry: Some(9), ..to(QpState::Rts) }), "0 to 8");
     assert_eq!(qp.state(), QpState::Rtr, "a refused change changes nothing");
+    assert_eq!(qp.query().unwrap().rnr_retry, srd::RNR_RETRY_INFINITE, "it was never set");
     qp.modify(QpModify { rnr_retry: Some(3), ..to(QpState::Rts) }).unwrap();
     let attr = qp.query().unwrap();
     assert_eq!((attr.state, attr.qkey, attr.rnr_retry), (QpState::Rts, QKey(5), 3));

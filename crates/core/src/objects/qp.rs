@@ -79,7 +79,8 @@ pub struct QpModify {
     /// Q_Key; required for the transition from Reset to Init.
     pub qkey: Option<u32>,
     /// RNR retries, 0 to 8: 7 stands for no limit (verbs), 8 for about a minute of retries. Changes
-    /// only together with the transition from Rtr to Rts.
+    /// only together with the transition from Rtr to Rts. A queue pair for which it is never set
+    /// has 7, as on EFA.
     pub rnr_retry: Option<u8>,
 }
 
@@ -90,8 +91,7 @@ pub struct QpAttr {
     pub state: QpState,
     /// Q_Key that a message must carry to be accepted.
     pub qkey: u32,
-    /// RNR retries, 0 to 8: 7 stands for no limit (verbs), 8 for about a minute of retries. Changes
-    /// only together with the transition from Rtr to Rts.
+    /// RNR retries; see [`QpModify::rnr_retry`].
     pub rnr_retry: u8,
     /// Attributes with which the queue pair was created.
     pub init: QpInit,
@@ -195,7 +195,7 @@ impl QpTable {
                     init,
                     state: QpState::Reset,
                     qkey: 0,
-                    rnr_retry: 0,
+                    rnr_retry: limits::RNR_RETRY_INFINITE,
                     rq: RecvQueue::new(init.rq_depth),
                     sq_used: 0,
                     sq_started: 0,

@@ -34,7 +34,7 @@ use rx::RxQueue;
 use std::{
     io,
     net::UdpSocket,
-    os::fd::{AsFd, AsRawFd},
+    os::fd::{AsFd, AsRawFd, RawFd},
     time::Instant,
 };
 use tx::{TxLimits, TxQueue};
@@ -264,6 +264,10 @@ impl Datapath for UdpDatapath {
             self.waker.take();
         }
         Ok(())
+    }
+
+    fn receivers(&self, tell: &mut dyn FnMut(RawFd)) {
+        self.receives.iter().for_each(|receive| tell(receive.socket.as_raw_fd()));
     }
 
     fn waker(&self) -> Waker {

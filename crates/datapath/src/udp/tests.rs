@@ -175,3 +175,21 @@ fn a_connected_peer_that_restarts_misses_nothing_after() {
     assert_eq!(received(&mut b), (0..50).collect::<Vec<_>>());
     assert_eq!(a.counters().tx_refused, 0);
 }
+
+#[test]
+fn several_datapaths_are_waited_for_at_once() {
+    let (mut a, mut b, c) =
+        (open("127.0.0.1", 195), open("127.0.0.1", 195), open("127.0.0.1", 195));
+    let mut all = Vec::new();
+    for datapath in [&b, &c] {
+        datapath.receivers(&mut |fd| all.push(fd));
+    }
+    assert_eq!(all.len(), 2, "one each, without rails");
+    let ready = |timeout| crate::wait_any(all.iter().copied(), timeout).unwrap();
+    assert_eq!(ready(Duration::ZERO), 0);
+    send(&mut a, &[&c, &b], 1);
+    assert_eq!(ready(Duration::from_secs(3_600)), 2);
+    assert_eq!(received(&mut b), [0]);
+    assert_eq!(ready(Duration::from_secs(3_600)), 1);
+    assert_eq!(crate::wait_any(std::iter::empty(), Duration::ZERO).unwrap(), 0);
+}
