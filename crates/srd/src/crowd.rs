@@ -12,7 +12,7 @@
 //! waits. While it sleeps between polls it still waits for a processor each time it wakes, so the
 //! measure holds in both states.
 
-use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
+use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, thread, time::Duration};
 
 /// Longest sleep in one poll. The program may wait for something else than packets of this device
 /// (shared memory, another library, its own threads): that is looked at so often. A wake-up costs
@@ -27,6 +27,19 @@ pub(crate) const LOCK_SLEEP: Duration = Duration::from_micros(20);
 /// two processors and small messages, most answers come before that; 10 us without yields, the
 /// former rule, made a third fewer rounds, and a whole millisecond no more than a tenth more.
 const PATIENCE_NS: u64 = 250_000;
+
+/// A yield that takes so long gave the processor to a thread that works for a whole slice of the
+/// scheduler, perhaps for ever.
+const YIELD_LONG_NS: u64 = 1_000_000;
+
+/// For how long polls sleep rather than yield after that. Whoever is woken by a packet gets the
+/// processor before such a thread; whoever yields waits for its slice (3 ms) at each message. One
+/// slice of this is little.
+const YIELDLESS_NS: u64 = 20_000_000;
+
+/// How long polls find nothing before one of them sleeps in that time: as long as a wake-up takes,
+/// so that at most as much is lost by sleeping as by not sleeping.
+const YIELDLESS_PATIENCE_NS: u64 = 10_000;
 
 /// How often the kernel's count is read, which costs about 1 us: shorter than the slice of the
 /// scheduler (3 ms), after which a polling thread loses its processor for the first time.
@@ -50,6 +63,8 @@ struct Look {
     read_ns: u64,
     waited_ns: u64,
     crowded_until_ns: u64,
+    /// Until when polls sleep rather than yield.
+    yieldless_until_ns: u64,
     /// Since when polls have found nothing.
     idle_since_ns: u64,
 }
@@ -74,6 +89,13 @@ pub(crate) fn idle(now_ns: u64) -> Room {
     LOOK.with_borrow_mut(|look| look.idle(now_ns))
 }
 
+/// Yields the processor. The clock is that of the polls.
+pub(crate) fn yield_now(clock: impl Fn() -> u64) {
+    let begin_ns = clock();
+    thread::yield_now();
+    LOOK.with_borrow_mut(|look| look.yielded(begin_ns, clock()));
+}
+
 /// Notes that a poll found something.
 #[inline]
 pub(crate) fn busy() {
@@ -95,12 +117,21 @@ impl Look {
         if now_ns.saturating_sub(self.read_ns) >= LOOK_NS {
             self.read(now_ns);
         }
-        if now_ns >= self.crowded_until_ns {
+        let idle_ns = now_ns.saturating_sub(self.idle_since_ns);
+        let yieldless = now_ns < self.yieldless_until_ns;
+        if now_ns >= self.crowded_until_ns || (yieldless && idle_ns < YIELDLESS_PATIENCE_NS) {
             Room::Stay
-        } else if now_ns.saturating_sub(self.idle_since_ns) < PATIENCE_NS {
+        } else if !yieldless && idle_ns < PATIENCE_NS {
             Room::Yield
         } else {
             Room::Sleep
+        }
+    }
+
+    /// A yield went on from one time to the other.
+    fn yielded(&mut self, begin_ns: u64, end_ns: u64) {
+        if end_ns.saturating_sub(begin_ns) >= YIELD_LONG_NS {
+            self.yieldless_until_ns = end_ns + YIELDLESS_NS;
         }
     }
 
@@ -166,6 +197,22 @@ mod tests {
         assert_eq!(look.idle(14 * MS), Room::Yield, "a poll found something");
         assert_eq!(look.idle(14 * MS + PATIENCE_NS - 1), Room::Yield);
         assert_eq!(look.idle(14 * MS + PATIENCE_NS), Room::Sleep);
+    }
+
+    #[test]
+    fn a_yield_that_takes_a_slice_is_followed_by_sleeps_for_a_while() {
+        let mut look = seen();
+        look.look(13 * MS, 76 * MS);
+        assert_eq!(look.idle(13 * MS), Room::Yield);
+        look.yielded(13 * MS, 14 * MS - 1);
+        assert_eq!(look.idle(13 * MS + 1), Room::Yield, "nobody took a slice");
+        look.yielded(13 * MS + 1, 16 * MS + 1);
+        look.idle_since_ns = 0;
+        assert_eq!(look.idle(17 * MS), Room::Stay, "less than a wake-up takes");
+        assert_eq!(look.idle(17 * MS + YIELDLESS_PATIENCE_NS), Room::Sleep);
+        look.look(35 * MS, 90 * MS);
+        look.idle_since_ns = 0;
+        assert_eq!(look.idle(16 * MS + 1 + YIELDLESS_NS), Room::Yield, "yields are tried again");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Shared {
     fn nic_if_crowded(&self, stays: bool) -> Option<NicGuard<'_>> {
         match if stays { crowd::idle(Nic::now().0) } else { Room::Stay } {
             Room::Stay => return None,
-            Room::Yield => thread::yield_now(),
+            Room::Yield => crowd::yield_now(|| Nic::now().0),
             Room::Sleep => thread::sleep(crowd::LOCK_SLEEP),
         }
         self.try_nic()
@@ -106,7 +106,7 @@ impl Shared {
             drop(nic);
             if room == Room::Yield {
                 // What has come meanwhile, the caller's next poll takes.
-                thread::yield_now();
+                crowd::yield_now(|| Nic::now().0);
             }
         }
         done
@@ -130,9 +130,9 @@ pub(crate) fn drive_all(shards: &[Arc<Shared>], which: u64, stays: bool) -> bool
     }
     match crowd::idle(Nic::now().0) {
         Room::Stay => return false,
-        Room::Yield => thread::yield_now(),
-        Room::Sleep if drive.missed > 0 => thread::sleep(crowd::LOCK_SLEEP),
-        Room::Sleep => sleep_in_all(wanted()),
+        Room::Yield | Room::Sleep if drive.missed == 0 => sleep_in_all(wanted()),
+        Room::Yield => crowd::yield_now(|| Nic::now().0),
+        Room::Sleep => thread::sleep(crowd::LOCK_SLEEP),
     }
     drive_each(wanted(), stays).is_some_and(|drive| drive.done)
 }
