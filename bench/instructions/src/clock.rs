@@ -1,4 +1,4 @@
-//! The clock of this program: each reading is the same while later than the one before it.
+//! The clock of this program: each reading is later than the one before it by the same time.
 //!
 //! A device looks at the clock, and more of its timers come due per operation where operations take
 //! longer: on the host's clock, a slow or busy machine adds up to 15 % of instructions. This
@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Time from one reading to the next. A hop of a ping-pong, with some eight readings, then takes
-/// as long as over the loopback interface of a machine of 2024.
+/// Time from one reading to the next. A hop of a ping-pong, with some four readings, then takes
+/// about as long as on a processor with nothing else to do, without the kernel's part.
 const STEP_NS: u64 = 500;
 
 static NOW_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
