@@ -3,7 +3,7 @@
 
 use crate::common::puppet::Puppet;
 use crate::common::*;
-use srd_core::wire::{Body, Flags, OpenParams, PacketType};
+use srd_core::wire::{Backlog, Body, Features, Flags, OpenParams, PacketType};
 use srd_core::*;
 
 /// Asks for another context.
@@ -77,4 +77,21 @@ fn who_asks_again_and_again_holds_requests_up_once() {
     p.heard.clear();
     p.pass(Span::from_us(50));
     assert!(sends(&mut p) > 0, "no second wait without the end of a request");
+}
+
+/// The peer agreed on credits, said with its question for another context that it has much to send,
+/// and knows no credits in that one. What it had asked for before was granted in it.
+#[test]
+fn who_reopens_without_credits_is_granted_nothing_of_before() {
+    let mut p = Puppet::new(config(0), |params| params.features.0 |= Features::CREDITS);
+    p.post(Opcode::Send, 100);
+    p.say_as(Body::Close, 0, None, |h| {
+        h.flags = Flags(h.flags.0 | Flags::ACK_REQUEST);
+        h.backlog = Backlog::MAX;
+    });
+    p.pass(Span(100));
+    assert!(reopen(&mut p), "the request goes into another context");
+    p.pass(Span::from_us(100));
+    let granted = p.heard.iter().any(|f| f.ack.as_ref().is_some_and(|a| a.credit > 0));
+    assert!(!granted, "nothing was asked for");
 }

@@ -6,7 +6,7 @@
 //! first of them has waited for [`WAIT_MAX`]. They wait only in programs that were seen to poll
 //! soon after they post; where a poll comes late, none waits for some time.
 
-use crate::{device::Shared, nic::Nic};
+use crate::{nic::Nic, shard::Shard};
 use srd_core::{Span, Time};
 use std::sync::atomic::Ordering;
 
@@ -144,7 +144,7 @@ impl Cork {
 impl Nic {
     /// A queue pair has new posts: they leave at once, or wait.
     #[inline]
-    pub(crate) fn posts_come(&mut self, shared: &Shared, qp_index: usize) {
+    pub(crate) fn posts_come(&mut self, shared: &Shard, qp_index: usize) {
         let now = Self::now();
         // Not the first one after a poll, which may be an answer that no other follows.
         let follows = shared.post_follows.load(Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Nic {
     }
 
     /// Sends the posts that wait.
-    pub(crate) fn uncork(&mut self, shared: &Shared) {
+    pub(crate) fn uncork(&mut self, shared: &Shard) {
         if self.cork.waiting.is_some() {
             let now = Self::now();
             self.send_posts(shared, now);
@@ -170,14 +170,14 @@ impl Nic {
 
     /// A poll has come that drives the device.
     #[inline]
-    pub(crate) fn polled(&mut self, shared: &Shared, now: Time) {
+    pub(crate) fn polled(&mut self, shared: &Shard, now: Time) {
         shared.post_follows.store(false, Ordering::Relaxed);
         self.cork.polled(now);
     }
 
     /// Whether the post that has come waits: one request, to a peer to which packets are in flight,
     /// of a program whose polls drive.
-    fn post_waits(&mut self, shared: &Shared, now: Time, qp_index: usize) -> bool {
+    fn post_waits(&mut self, shared: &Shard, now: Time, qp_index: usize) -> bool {
         let Self { engine, tables, cork, .. } = self;
         let Some(Some(qp)) = tables.qps.get_mut(qp_index) else { return false };
         let posts = qp.sends.slots();
@@ -196,7 +196,7 @@ impl Nic {
     }
 }
 
-impl Shared {
+impl Shard {
     /// A poll has come, whether it will drive or not: sends the posts that wait, unless another
     /// thread drives, which sends them.
     #[inline]

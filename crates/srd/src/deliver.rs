@@ -2,12 +2,12 @@
 
 use crate::{
     completion::{CompletionOp, WorkCompletion},
-    device::Shared,
     events::AsyncEvent,
     nic::{CqSide, Nic, Tables},
     place::{grh, scatter},
     posts::completion_op,
     queue::CqEntry,
+    shard::Shard,
     sync::lock,
     taker::Taker,
 };
@@ -20,14 +20,14 @@ use std::sync::atomic::{Ordering, fence};
 impl Nic {
     /// Moves completions to the rings and events to their queue, and wakes waiting threads. Returns
     /// the number of completions.
-    pub(crate) fn deliver(&mut self, shared: &Shared) -> usize {
+    pub(crate) fn deliver(&mut self, shared: &Shard) -> usize {
         self.deliver_to(shared, None)
     }
 
     /// As [`Nic::deliver`]; the taker, if there is one, gets the completions of its queue.
     pub(crate) fn deliver_to(
         &mut self,
-        shared: &Shared,
+        shared: &Shard,
         mut taker: Option<&mut Taker<'_>>,
     ) -> usize {
         // Events first: the next post may reuse the handle of a withdrawn request.
@@ -52,7 +52,7 @@ impl Nic {
     }
 
     /// Moves the completions of one queue to the taker, as far as it has room, then to the ring.
-    fn deliver_queue(&mut self, shared: &Shared, id: CqId, taker: Option<&mut Taker<'_>>) -> usize {
+    fn deliver_queue(&mut self, shared: &Shard, id: CqId, taker: Option<&mut Taker<'_>>) -> usize {
         // What is in the ring is older, and goes first.
         let reader = taker.as_ref().and_then(|taker| taker.lock_empty(id));
         let mut taker = taker.filter(|_| reader.is_some());
@@ -89,7 +89,7 @@ impl Nic {
         delivered
     }
 
-    fn on_event(&mut self, shared: &Shared, event: CoreEvent) {
+    fn on_event(&mut self, shared: &Shard, event: CoreEvent) {
         shared.common.events.push(match event {
             CoreEvent::WrReleased(handle) => {
                 self.tables.withdraw(handle);

@@ -4,9 +4,9 @@ use crate::{
     Progress,
     callers::Callers,
     crowd::{self, Room},
-    device::Shared,
     failed::NicGuard,
     nic::{Nic, Turn},
+    shard::Shard,
     taker::Taker,
 };
 use std::{sync::Arc, thread};
@@ -35,7 +35,7 @@ impl Driving {
     }
 }
 
-impl Shared {
+impl Shard {
     /// Whether a poll that found its queue empty drives, and whether it does so instead of the
     /// device's thread: `stays`: the caller will poll again soon.
     #[inline]
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     /// Tries again to take the lock for a poll that found it taken, after a yield or a sleep if
-    /// others want the processor: the holder, which [`Shared::drive_begin`] woke if it slept, may
+    /// others want the processor: the holder, which [`Shard::drive_begin`] woke if it slept, may
     /// need this one, and would not get it from a caller that looks again and again. A poll never
     /// waits for the lock itself, whatever its holder does.
     #[cold]
@@ -115,7 +115,7 @@ impl Shared {
 
 /// Drives those of the shards whose bits are set in `which`, for a caller that found nothing;
 /// returns whether anything was done. `stays`: the caller will look again soon.
-pub(crate) fn drive_all(shards: &[Arc<Shared>], which: u64, stays: bool) -> bool {
+pub(crate) fn drive_all(shards: &[Arc<Shard>], which: u64, stays: bool) -> bool {
     let wanted = || shards.iter().filter(|shard| which >> shard.index & 1 != 0).map(|s| &**s);
     if which.is_power_of_two() {
         return wanted().any(|only| only.drive_from_poll(stays, None));
@@ -147,7 +147,7 @@ struct Drive {
 }
 
 /// Drives each of the shards. `None`: callers do not drive.
-fn drive_each<'a>(shards: impl Iterator<Item = &'a Shared> + Clone, stays: bool) -> Option<Drive> {
+fn drive_each<'a>(shards: impl Iterator<Item = &'a Shard> + Clone, stays: bool) -> Option<Drive> {
     // Those whose threads drive are all woken before the caller looks at the first.
     let stays = shards.clone().map(|shard| shard.drive_begin(stays)).max().flatten()?;
     let mut all = Drive::default();
@@ -165,7 +165,7 @@ fn drive_each<'a>(shards: impl Iterator<Item = &'a Shared> + Clone, stays: bool)
 /// would wake each of these now, and again when the caller is back.
 ///
 /// It holds no lock meanwhile, so other threads can post, poll and command.
-fn sleep_in_all<'a>(shards: impl Iterator<Item = &'a Shared> + Clone) {
+fn sleep_in_all<'a>(shards: impl Iterator<Item = &'a Shard> + Clone) {
     let mut limit = crowd::SLEEP_MAX;
     for shard in shards.clone() {
         if shard.has_work_of_callers() {

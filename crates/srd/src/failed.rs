@@ -3,11 +3,11 @@
 
 use crate::{
     completion::CompletionOp,
-    device::Shared,
     events::AsyncEvent,
     nic::{Nic, Tables},
     posts::{completion_op, ended},
     queue::CqEntry,
+    shard::Shard,
     tasks::Debts,
 };
 use srd_core::{CqId, QpState, Status};
@@ -55,7 +55,7 @@ impl Holder {
 /// The device's lock, held. A panic while it is held makes the device fail.
 pub(crate) struct NicGuard<'a> {
     nic: MutexGuard<'a, Nic>,
-    shared: &'a Shared,
+    shared: &'a Shard,
     /// Whether the thread was already unwinding when it took the lock: that panic is not the
     /// device's.
     unwinding: bool,
@@ -65,7 +65,7 @@ pub(crate) struct NicGuard<'a> {
 
 impl<'a> NicGuard<'a> {
     #[inline]
-    pub(crate) fn new(nic: MutexGuard<'a, Nic>, shared: &'a Shared) -> Self {
+    pub(crate) fn new(nic: MutexGuard<'a, Nic>, shared: &'a Shard) -> Self {
         shared.holder.set(Holder::me());
         Self { nic, shared, unwinding: thread::panicking(), _debts: Debts::new() }
     }
@@ -99,7 +99,7 @@ impl Drop for NicGuard<'_> {
 impl Nic {
     /// Ends all requests without the engine and closes the device. A second call has no effect.
     #[cold]
-    pub(crate) fn fail(&mut self, shared: &Shared) {
+    pub(crate) fn fail(&mut self, shared: &Shard) {
         if shared.failed.load(Ordering::Relaxed) {
             return;
         }

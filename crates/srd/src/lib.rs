@@ -128,6 +128,7 @@ mod regions;
 mod rest;
 mod sealing;
 mod settings;
+mod shard;
 mod shards;
 mod share;
 mod status;

@@ -4,7 +4,6 @@
 use crate::{
     arrivals::Arrivals,
     cork::Cork,
-    device::Shared,
     few::Few,
     mirror::Mirror,
     path_events::{PathFeed, PathTap},
@@ -12,6 +11,7 @@ use crate::{
     queue::{CqCore, CqEntry, Lane, Piece, QpCore, RECV_SGES_MAX, RecvEntry, SendEntry, WrData},
     regions::Regions,
     sealing::Sealing,
+    shard::Shard,
     share::Share,
     status::Shown,
     sync::lock,
@@ -174,7 +174,7 @@ impl Tables {
     }
 
     /// Gives a completion queue a ring for this shard's completions, at its first queue pair here.
-    pub(crate) fn cq_attach(&mut self, shared: &Shared, core: &Arc<CqCore>) {
+    pub(crate) fn cq_attach(&mut self, shared: &Shard, core: &Arc<CqCore>) {
         let index = usize::from(core.id.0);
         if index >= self.cqs.len() {
             self.cqs.resize_with(index + 1, || None);

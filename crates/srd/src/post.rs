@@ -463,7 +463,7 @@ fn entry_of(wr: &SendWr<'_>) -> SendEntry {
 }
 
 #[inline]
-fn check_alive(shared: &crate::device::Shared) -> Result<(), PostError> {
+fn check_alive(shared: &crate::shard::Shard) -> Result<(), PostError> {
     shared.check().map_err(|e| match e {
         crate::Error::Forked => PostError::Forked,
         _ => PostError::Closed,

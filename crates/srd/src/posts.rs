@@ -2,10 +2,10 @@
 
 use crate::{
     completion::{CompletionOp, WorkCompletion},
-    device::Shared,
     nic::{CqSide, Engine, Nic, QpSide, RecvSlot, Tables, WrSlot},
     queue::{CqCore, CqEntry, QpCore},
     regions::Regions,
+    shard::Shard,
 };
 use rtrb::Consumer;
 use srd_core::{Opcode, PostRefusal, Qpn, Status, Time};
@@ -76,14 +76,14 @@ impl Nic {
     /// Takes freed completion slots, then every posted request, in order per queue. Returns the
     /// number of requests.
     #[inline(always)]
-    pub(crate) fn take_posts(&mut self, shared: &Shared, now: Time) -> usize {
+    pub(crate) fn take_posts(&mut self, shared: &Shard, now: Time) -> usize {
         let held = shared.held.load(Ordering::Relaxed);
         let some = held || shared.posted.to_drain() || shared.polled.to_drain();
         if some { self.take_some_posts(shared, now) } else { 0 }
     }
 
     #[inline(never)]
-    fn take_some_posts(&mut self, shared: &Shared, now: Time) -> usize {
+    fn take_some_posts(&mut self, shared: &Shard, now: Time) -> usize {
         if self.cork.taken(now) {
             shared.corked.store(false, Ordering::Relaxed);
         }
@@ -115,7 +115,7 @@ impl Nic {
 
     /// Takes every posted request of one queue pair; receives first, so that answers to the sends
     /// find a posted receive.
-    pub(crate) fn take_posts_of(&mut self, shared: &Shared, now: Time, index: usize) -> usize {
+    pub(crate) fn take_posts_of(&mut self, shared: &Shard, now: Time, index: usize) -> usize {
         let Self { engine, tables: Tables { wrs, qps, cqs, regions, .. }, .. } = self;
         let Some(qp) = qps[index].as_deref_mut() else { return 0 };
         qp.held = false;

@@ -4,12 +4,12 @@ use crate::{
     CompletionQueue, Device, Error, ProtectionDomain, QKey,
     budget::QueueSlots,
     counter::{Attached, QpCounters},
-    device::Shared,
     nic::{Nic, QpSide},
     queue::{
         INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, Poster, QpCore, RECV_SGES_MAX, SEND_SGES_MAX,
         state_to_u8,
     },
+    shard::Shard,
     sync::lock,
 };
 use srd_core::{QpState, QpType, Qpn, WrHandle, limits};
@@ -129,7 +129,7 @@ pub struct QueuePair {
     pub(crate) pd: ProtectionDomain,
     pub(crate) core: Arc<QpCore>,
     /// The shard that it belongs to.
-    pub(crate) shard: Arc<Shared>,
+    pub(crate) shard: Arc<Shard>,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
     /// Dropped after the queue pair has left the shard: then no counter changes any more.
@@ -161,7 +161,7 @@ impl QueuePair {
     fn create_in(
         pd: &ProtectionDomain,
         init: &QpInit<'_>,
-        shard: &Arc<Shared>,
+        shard: &Arc<Shard>,
     ) -> Result<Self, Error> {
         let (sends_tx, sends) = rtrb::RingBuffer::new(init.sq_depth as usize);
         let (recvs_tx, recvs) = rtrb::RingBuffer::new(init.rq_depth as usize);

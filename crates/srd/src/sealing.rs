@@ -6,11 +6,11 @@ use crate::{
     config::SecretsSink,
     counters::arrays_add,
     denied::Denied,
-    device::Shared,
     entropy::os_random,
     events::AsyncEvent,
     key_watch::KeyWatch,
     nic::{Engine, Nic},
+    shard::Shard,
 };
 use srd_core::{Endpoint, EngineConfig, RxMeta, Span, Time, Transmit};
 use srd_datapath::Part;
@@ -418,7 +418,7 @@ impl Sealing {
 
     /// Closes contexts of removed keys that are idle, opens those anew that are not, and ends those
     /// of which even that fails. Returns whether it ended any: then their requests have ended, too.
-    fn retired_end(&mut self, engine: &mut Engine, now: Time, shared: &Shared) -> bool {
+    fn retired_end(&mut self, engine: &mut Engine, now: Time, shared: &Shard) -> bool {
         let mut cut = false;
         self.retired.retain_mut(|retired| {
             let Retired { tag, since, renews_at, patience } = *retired;
@@ -446,7 +446,7 @@ impl Nic {
     /// Has the key file looked at and erases what ended contexts had, each second. Returns whether
     /// it ended contexts, so that completions may wait.
     #[inline]
-    pub(crate) fn seal_tick(&mut self, shared: &Shared, now: Time) -> bool {
+    pub(crate) fn seal_tick(&mut self, shared: &Shard, now: Time) -> bool {
         let due = self.seal.as_ref().is_some_and(|seal| {
             seal.ticks_at <= now || seal.retired_at <= now || seal.watch.ready()
         });
@@ -454,7 +454,7 @@ impl Nic {
     }
 
     #[cold]
-    fn seal_tick_now(&mut self, shared: &Shared, now: Time) -> bool {
+    fn seal_tick_now(&mut self, shared: &Shard, now: Time) -> bool {
         let Self { seal: Some(seal), engine, .. } = self else { return false };
         if let Some(event) = seal.news_take(engine, now) {
             shared.common.events.push(event);

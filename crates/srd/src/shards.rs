@@ -8,11 +8,11 @@
 
 use crate::{
     Device, DeviceAttr, Error, PortAttr, QpInit,
-    device::Shared,
     events::EventQueue,
     failed::Holder,
     nic::Nic,
     regions::RegionViews,
+    shard::Shard,
     sync::lock,
     tasks::{Debts, Tasks},
 };
@@ -43,7 +43,7 @@ pub(crate) struct Common {
     commands: Mutex<()>,
     /// The thread that has locked it.
     holder: Holder,
-    shards: OnceLock<Vec<Weak<Shared>>>,
+    shards: OnceLock<Vec<Weak<Shard>>>,
 }
 
 impl Common {
@@ -62,12 +62,12 @@ impl Common {
         }
     }
 
-    pub(crate) fn shards_set(&self, shards: &[Arc<Shared>]) {
+    pub(crate) fn shards_set(&self, shards: &[Arc<Shard>]) {
         // A device has its shards from the start, and sets them once.
         let _ = self.shards.set(shards.iter().map(Arc::downgrade).collect());
     }
 
-    fn shards(&self) -> &[Weak<Shared>] {
+    fn shards(&self) -> &[Weak<Shard>] {
         self.shards.get().map_or(&[], Vec::as_slice)
     }
 
@@ -156,7 +156,7 @@ impl Drop for InOrder<'_> {
     }
 }
 
-impl Shared {
+impl Shard {
     /// Closes it: nothing is accepted any more, and futures learn of it.
     pub(crate) fn end(&self) {
         self.stop.end();
@@ -195,12 +195,12 @@ impl Device {
 
     /// The shards in the order in which a new queue pair tries them: the fewest queue pairs first,
     /// among equals one that completes into its queues already, so that a poll serves few.
-    pub(crate) fn shards_by_load(&self, init: &QpInit<'_>) -> Vec<&Arc<Shared>> {
+    pub(crate) fn shards_by_load(&self, init: &QpInit<'_>) -> Vec<&Arc<Shard>> {
         let used = [init.send_cq, init.recv_cq]
             .map(|cq| cq.core().shards.load(Ordering::Acquire))
             .iter()
             .fold(0, |all, one| all | one);
-        let mut order: Vec<&Arc<Shared>> = self.shards().iter().collect();
+        let mut order: Vec<&Arc<Shard>> = self.shards().iter().collect();
         order.sort_by_cached_key(|s| (s.queue_pairs(), used >> s.index & 1 == 0, s.index));
         order
     }
@@ -260,7 +260,7 @@ impl Device {
     }
 
     /// Destroys an object in every shard that is usable.
-    pub(crate) fn destroy_on_all(&self, end: impl Fn(&Shared, &mut Nic)) {
+    pub(crate) fn destroy_on_all(&self, end: impl Fn(&Shard, &mut Nic)) {
         let Ok(_in_order) = self.commands_begin() else { return };
         for shard in self.shards() {
             if let Ok(mut nic) = shard.nic_to_destroy() {

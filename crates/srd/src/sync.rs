@@ -9,7 +9,7 @@ pub(crate) use std::{
 
 /// Locks one of the small mutexes (rings, queues of events). A panicking thread leaves consistent
 /// data, since their critical sections are single operations. The engine's lock differs: see
-/// `Shared::nic_for_driver`.
+/// `Shard::nic_for_driver`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

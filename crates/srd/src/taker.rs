@@ -4,9 +4,9 @@
 
 use crate::{
     completion::WorkCompletion,
-    device::Shared,
     nic::{Nic, Turn},
     queue::{CqCore, CqEntry, CqReader},
+    shard::Shard,
 };
 use srd_core::CqId;
 use std::{
@@ -66,7 +66,7 @@ impl Nic {
     /// Takes a turn for a poll. If the turn panics, the poll returns nothing, and what it had taken
     /// waits in the ring for the next one.
     #[inline]
-    pub(crate) fn turn_for(&mut self, shared: &Shared, taker: Option<&mut Taker<'_>>) -> Turn {
+    pub(crate) fn turn_for(&mut self, shared: &Shard, taker: Option<&mut Taker<'_>>) -> Turn {
         let Some(taker) = taker else { return self.turn(shared) };
         match catch_unwind(AssertUnwindSafe(|| self.turn_to(shared, Some(taker)))) {
             Ok(turn) => turn,

@@ -8,7 +8,7 @@
 pub(crate) use crate::wakers::{Debts, Tasks, owed, pay};
 use crate::{
     Device, Error,
-    device::Shared,
+    shard::Shard,
     wakers::{Place, wait},
 };
 use std::{
@@ -40,7 +40,7 @@ pub(crate) fn next_of<'a, T: 'a>(
 
 /// A future's places in the lists of what ends its waiting.
 struct Places<'a> {
-    shared: &'a Shared,
+    shared: &'a Shard,
     lists: [Place<'a>; 2],
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     DeviceError, Progress,
-    device::Shared,
     nic::{Nic, Turn},
+    shard::Shard,
     tasks::owed,
 };
 use std::{
@@ -53,7 +53,7 @@ impl Manner {
 }
 
 /// Starts the thread.
-pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()>, DeviceError> {
+pub(crate) fn start(shared: Arc<Shard>, manner: Manner) -> Result<JoinHandle<()>, DeviceError> {
     thread::Builder::new()
         .name("srd-engine".to_owned())
         .spawn(move || {
@@ -71,7 +71,7 @@ pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()
 }
 
 /// Marks the device closed however the thread ends, so that no other thread waits for it.
-struct CloseOnExit<'a>(&'a Shared);
+struct CloseOnExit<'a>(&'a Shard);
 
 impl Drop for CloseOnExit<'_> {
     fn drop(&mut self) {
@@ -80,7 +80,7 @@ impl Drop for CloseOnExit<'_> {
 }
 
 /// Drives the engine until the device stops.
-fn run(shared: &Shared, spin: Duration) {
+fn run(shared: &Shard, spin: Duration) {
     let mut busy_until = deadline(spin);
     while !shared.stop.is_ending() {
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
@@ -105,7 +105,7 @@ fn run(shared: &Shared, spin: Duration) {
 }
 
 /// Drives the engine while callers do not, until the device stops.
-fn run_when_idle(shared: &Shared, idle: Duration) {
+fn run_when_idle(shared: &Shard, idle: Duration) {
     let mut rests = 0;
     while !shared.stop.is_ending() {
         if shared.driving.callers.drive() {

@@ -3,12 +3,12 @@
 
 use crate::{
     arrivals::Look,
-    device::Shared,
     events::AsyncEvent,
     logging,
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
     sealing::{self, Unread},
+    shard::Shard,
     taker::Taker,
     tasks::pay,
 };
@@ -28,7 +28,7 @@ const GOODBYE_MAX: Span = Span::from_ms(20);
 
 impl Nic {
     /// Takes one turn; see [`Nic::turn_to`].
-    pub(crate) fn turn(&mut self, shared: &Shared) -> Turn {
+    pub(crate) fn turn(&mut self, shared: &Shard) -> Turn {
         self.turn_to(shared, None)
     }
 
@@ -36,7 +36,7 @@ impl Nic {
     /// objects (create, modify, destroy, deregister) run between turns, under the same lock. Posted
     /// requests are sent before the socket is polled: polling first would put a system call, often
     /// an empty one, before every answer.
-    pub(crate) fn turn_to(&mut self, shared: &Shared, taker: Option<&mut Taker<'_>>) -> Turn {
+    pub(crate) fn turn_to(&mut self, shared: &Shard, taker: Option<&mut Taker<'_>>) -> Turn {
         self.counters.turns += 1;
         let now = Self::now();
         self.turned_at = now;
@@ -78,7 +78,7 @@ impl Nic {
     }
 
     /// The part of a turn that transmits posted requests at once, without receiving.
-    pub(crate) fn send_posts(&mut self, shared: &Shared, now: Time) {
+    pub(crate) fn send_posts(&mut self, shared: &Shard, now: Time) {
         self.paths_turn(now);
         if self.take_posts(shared, now) > 0 {
             self.share_turn(now);
@@ -89,7 +89,7 @@ impl Nic {
 
     /// Receives batch after batch while there are more, up to [`RX_BATCHES`]. After a single packet
     /// it stops, so that the packet is answered before the next poll, which might find nothing.
-    fn receive_all(&mut self, shared: &Shared) -> Look {
+    fn receive_all(&mut self, shared: &Shard) -> Look {
         let mut all = Look::default();
         for batch in 0..RX_BATCHES {
             let look = self.receive(shared, batch);
@@ -110,7 +110,7 @@ impl Nic {
 
     /// Handles one batch: parse, let the engine judge, place the payload at once. The time passed
     /// to the engine is not earlier than the read from the socket, since RTTs depend on it.
-    fn receive(&mut self, shared: &Shared, batch: usize) -> Look {
+    fn receive(&mut self, shared: &Shard, batch: usize) -> Look {
         let (mut taken_at, mut waited) = (None, Span::ZERO);
         let Self { engine, net, tables, counters, ack, seal, mirror, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
@@ -188,7 +188,7 @@ impl Nic {
     /// Transmits one batch and passes it to the kernel before returning, so that no memory is
     /// referenced afterwards. While the kernel accepts no more, the engine is not polled for
     /// packets.
-    pub(crate) fn transmit(&mut self, shared: &Shared, now: Time) -> (usize, bool) {
+    pub(crate) fn transmit(&mut self, shared: &Shard, now: Time) -> (usize, bool) {
         if !self.net.tx_ready() {
             self.flush(shared);
         }
@@ -213,7 +213,7 @@ impl Nic {
 
     /// Passes the queue to the kernel. A failing datapath is reported and kept in use: its packets
     /// count as lost.
-    fn flush(&mut self, shared: &Shared) {
+    fn flush(&mut self, shared: &Shard) {
         match self.net.tx_flush() {
             Ok(report) => {
                 self.net_errno = 0;
@@ -238,7 +238,7 @@ impl Nic {
     }
 
     /// Reports an error of the datapath once, until it changes.
-    pub(crate) fn net_failed(&mut self, shared: &Shared, e: &io::Error) {
+    pub(crate) fn net_failed(&mut self, shared: &Shard, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::EIO);
         if errno != self.net_errno {
             self.net_errno = errno;
@@ -250,7 +250,7 @@ impl Nic {
     /// their requests (an acknowledgment lost now would never be repeated, and peers would report
     /// accepted messages as failed), then Close is sent. Takes as long as a peer needs, at most
     /// [`PEACE_MAX`]; no time if nothing is outstanding.
-    pub(crate) fn say_goodbye(&mut self, shared: &Shared) {
+    pub(crate) fn say_goodbye(&mut self, shared: &Shard) {
         let deadline = Self::now() + PEACE_MAX;
         let acks_due = Self::now() + self.engine.config().ack.delay_max;
         self.turns_until(shared, deadline, |nic, now| now >= acks_due && !nic.engine.has_work());
@@ -279,7 +279,7 @@ impl Nic {
     /// Takes turns and sleeps between them until `done` holds or the time is up.
     fn turns_until(
         &mut self,
-        shared: &Shared,
+        shared: &Shard,
         deadline: Time,
         mut done: impl FnMut(&mut Self, Time) -> bool,
     ) {

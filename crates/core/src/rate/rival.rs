@@ -202,7 +202,8 @@ impl Contest {
             self.window = RIVAL_LEAST * PACKET;
             (self.acked, self.lost, self.tally_ns) = (0, 0, 0);
             self.measures = true;
-        } else if self.look_since_ns >= RIVAL_LOOK_EACH * span {
+        } else if self.look_ns == 0 && self.look_since_ns >= RIVAL_LOOK_EACH * span {
+            // Where the queue has become much shorter meanwhile, the last look may still go on.
             // If the others are senders of this law too, the overflow makes all of them look at the
             // same time, and the queue becomes short.
             (self.look_since_ns, self.look_ns) = (0, RIVAL_LOOK.of(span));
