@@ -206,8 +206,7 @@ impl<O: Observer> Engine<O> {
         if let Some(win) = c.win_mut().filter(|_| proven) {
             win.outstanding.begin_again(now);
         }
-        // What the peer asked for in the context before is not owed in the next one, in which it may
-        // know no credits.
+        // The credits that the peer asked for in the context before are not owed in the next one.
         self.shared.rx.granter.forget(ci);
         self.context_retag(ci);
         let mut secret = self.secrets.or(&mut self.shared.rng);
