@@ -36,7 +36,7 @@ Checks
   paper-map [--update]         compare docs/paper-map.md with its template and docs/results
   report-age                   docs/performance.md is of the last 30 commits of the data path
   wireshark [--update]         compare the dissector's tables with docs/wire.md and docs/sealing.md
-  check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 2),
+  check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 1),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
   sanitize [--only PART]...    the models, Miri on the parts with unsafe that it can run, and
