@@ -65,7 +65,9 @@ Runs
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
                                (--checksum, --sealed, --peers: only the section about the cost of
                                the checksum, about sealing beside TLS and QUIC, or about other
-                               transports and libraries)
+                               transports and libraries). --runs N, --seconds S: rounds, and
+                               length of a run (5, 1); --quick: one short round, printed only;
+                               --row NAME: one row, with all counters; --out FILE: another file
   mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
                                Open MPI over SRD beside Open MPI over TCP; writes its section of
                                docs/performance.md

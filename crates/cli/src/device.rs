@@ -442,6 +442,18 @@ impl OpenDevice {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Says, where shards are asked for, that the device has one all the same: who measures with it
+    /// would take what it does for what they do.
+    pub fn shards_tell(&self) {
+        let asked = DeviceConfig::loopback().shards;
+        if asked > 1 && self.device.shard_count() == 1 {
+            output::note(&format!(
+                "srd: SRD_SHARDS={asked} has no effect on this command: one thread drives its \
+                 device, which has one shard"
+            ));
+        }
+    }
+
     /// Summary of the injected faults; `None` without fault injection.
     pub fn faults_text(&self) -> Option<String> {
         let done = self.faults.as_ref()?.tx_done();

@@ -226,6 +226,7 @@ impl DeviceConfig {
             slot: None,
             // What is no number is refused when the device is opened.
             shards: setting(SHARDS_VARIABLE)
+                .filter(|v| !v.is_empty())
                 .map_or(1, |v| v.to_str().and_then(|v| v.trim().parse().ok()).unwrap_or(0)),
             rails: setting(RAILS_VARIABLE)
                 .filter(|list| !list.is_empty())

@@ -1,6 +1,6 @@
 //! Rails: further networks that a device sends and receives on, beside that of its address.
 
-use crate::{Bind, DeviceError, interface};
+use crate::{Bind, DeviceError, interface, interface_addresses};
 use srd_datapath::udp::same_network;
 use std::net::IpAddr;
 
@@ -36,8 +36,19 @@ impl Rails {
                 )));
             }
             rails.prefix_bits = bits;
-            let ip = address(at.trim())?;
+            let (ip, with_own) = address(at.trim(), own)?;
+            if bits >= if ip.is_ipv4() { 32 } else { 128 } {
+                return Err(DeviceError::Rails(format!(
+                    "`{text}`: the bits of the network leave none for the number of a host in it"
+                )));
+            }
             let is_own = same_network(ip, own, bits);
+            if is_own && !with_own && !own.is_loopback() {
+                return Err(DeviceError::Rails(format!(
+                    "`{text}`: {ip} is no further network beside {own}, because the first {bits} \
+                     bits of both are the same: write the bits by which the networks differ"
+                )));
+            }
             if !is_own && (ip.is_loopback() || !own.is_loopback()) {
                 rails.ips.push(ip);
             }
@@ -46,11 +57,16 @@ impl Rails {
     }
 }
 
-fn address(text: &str) -> Result<IpAddr, DeviceError> {
+/// The address that an entry names, and whether it or the interface that it names has `own`.
+fn address(text: &str, own: IpAddr) -> Result<(IpAddr, bool), DeviceError> {
     let bind = text.parse().map_or_else(|_| Bind::Interface(text.to_owned()), Bind::Ip);
     match bind {
-        Bind::Ip(ip) => Ok(ip),
-        Bind::Interface(name) => Ok(interface::address_of(&name)?.ip),
+        Bind::Ip(ip) => Ok((ip, ip == own)),
+        Bind::Interface(name) => {
+            let ip = interface::address_of(&name)?.ip;
+            let all = interface_addresses().unwrap_or_default();
+            Ok((ip, all.iter().any(|one| one.name == name && one.ip == own)))
+        }
     }
 }
 
@@ -86,5 +102,14 @@ mod tests {
         }
         assert!(of("10.1.0.7/16,10.2.0.7/24", "10.0.0.7").unwrap_err().contains("same number"));
         assert!(of("no-such-interface/16", "10.0.0.7").unwrap_err().contains("does not exist"));
+        // Too few bits make two networks one, and all of them leave no hosts.
+        for list in ["10.1.0.7/8", "10.0.0.7/8, 10.1.0.7/8", "10.1.0.7/0"] {
+            let error = of(list, "10.0.0.7").unwrap_err();
+            assert!(error.contains("bits by which the networks differ"), "{list}: {error}");
+        }
+        for list in ["10.1.0.7/32", "fd00::7/128", "10.1.0.7/33"] {
+            let error = of(list, "10.0.0.7").unwrap_err();
+            assert!(error.contains("leave none for the number"), "{list}: {error}");
+        }
     }
 }

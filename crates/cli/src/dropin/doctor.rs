@@ -19,6 +19,7 @@ use std::{
     env,
     net::{IpAddr, SocketAddr},
     process::Command,
+    time::Duration,
 };
 
 const EXAMPLES: &str = "Examples:
@@ -187,7 +188,10 @@ fn interface(args: &DoctorArgs, found: &mut Findings) -> Result<Option<Interface
 /// sockets, ports, MTU and buffers.
 fn device(at: &InterfaceAddress, base: u16, found: &mut Findings) -> Result {
     let mut config = DeviceConfig::ip(at.ip);
-    config.progress = Progress::Caller;
+    // Shards, which take sockets and slots each, are those of threads.
+    let shards = config.shards;
+    config.progress =
+        if shards > 1 { Progress::Thread { spin: Duration::ZERO } } else { Progress::Caller };
     config.port_base = base;
     config.mtu = mtu_set()?;
     config.paths = number_set("SRD_PATHS", "number of paths")?.unwrap_or(config.paths);
@@ -197,7 +201,11 @@ fn device(at: &InterfaceAddress, base: u16, found: &mut Findings) -> Result {
         Err(e) => return found.tell(Verdict::Failed, &format!("no device: {e}"), ""),
     };
     let port = device.port();
-    found.good(&format!("a device opens: UDP port {}, {} paths", port.udp_port, port.paths))?;
+    let opens = format!("a device opens: UDP port {}, {} paths", port.udp_port, port.paths);
+    found.good(&match device.shard_count() {
+        1 => opens,
+        n => format!("{opens}, {n} shards (SRD_SHARDS), each with a port and sockets of its own"),
+    })?;
     if let Some(mtu) = mtu_set {
         found.good(&format!("packets carry {mtu} bytes (SRD_MTU)"))?;
     } else if device.mtu() >= GOOD_MTU_BYTES {

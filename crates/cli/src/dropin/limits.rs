@@ -2,16 +2,16 @@
 //! do not although other RDMA hardware needs them.
 
 use super::doctor::{Findings, Verdict};
-use crate::failure::Result;
+use crate::{device::number_set, failure::Result};
+use srd::DeviceConfig;
 use srd_share::shared_memory_free;
 use std::{
     fs, io,
     process::{Command, Stdio},
 };
 
-/// File descriptors that a device needs (a socket per path, 64 of them, and some of its own), with
-/// some for the program.
-const DESCRIPTORS_MIN: u64 = 256;
+/// File descriptors for the program, and for a device beside the sockets of its paths.
+const DESCRIPTORS_BESIDE: u64 = 192;
 /// Bytes of `/dev/shm` that the processes of a host want: 2.1 MB for what they know together of
 /// remote addresses, some kB each for what they show to tools, and as much again for MPI.
 const SHM_BYTES_MIN: u64 = 16 << 20;
@@ -19,18 +19,21 @@ const SHM_BYTES_MIN: u64 = 16 << 20;
 /// A finding, and the advice that goes with it.
 type Told = (Verdict, String, &'static str);
 
-/// Checks the limits of this user's processes.
+/// Checks the limits of this user's processes, for devices as the settings want them.
 ///
 /// # Errors
-/// The reader of the output has exited.
+/// A setting has a wrong value, or the reader of the output has exited.
 pub fn check(found: &mut Findings) -> Result {
+    let config = DeviceConfig::loopback();
+    let paths = number_set("SRD_PATHS", "number of paths")?.unwrap_or(config.paths);
+    let sockets = u64::from(paths) * u64::from(config.shards);
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let namespaces = number("/proc/sys/user/max_user_namespaces");
     let by_all = number("/proc/sys/kernel/unprivileged_userns_clone");
     let all = [
-        open_files(soft(&limits, "Max open files")),
+        open_files(soft(&limits, "Max open files"), sockets),
         locked_memory(soft(&limits, "Max locked memory"), is_privileged(&status)),
         shared_memory(shared_memory_free()),
         user_namespaces(namespaces, by_all, namespace_made()),
@@ -54,12 +57,18 @@ fn is_privileged(status: &str) -> bool {
     line.is_some_and(|set| !set.trim().trim_start_matches('0').is_empty())
 }
 
-fn open_files(soft: Option<u64>) -> Told {
-    const RAISE: &str = "ulimit -n 4096 (docker run --ulimit nofile=4096; systemd: \
-                         LimitNOFILE=4096), or fewer paths: SRD_PATHS=16";
+/// `sockets`: of the paths of a device, in all its shards.
+fn open_files(soft: Option<u64>, sockets: u64) -> Told {
+    const RAISE: &str = "ulimit -n 8192 (docker run --ulimit nofile=8192; systemd: \
+                         LimitNOFILE=8192), or fewer paths: SRD_PATHS=16, or fewer shards: \
+                         SRD_SHARDS";
+    let needed = DESCRIPTORS_BESIDE + sockets;
     match soft {
-        Some(n) if n < DESCRIPTORS_MIN => {
-            let what = format!("only {n} open files are allowed; a device has a socket per path");
+        Some(n) if n < needed => {
+            let what = format!(
+                "only {n} open files are allowed, not {needed}: a device has a socket per path in \
+                 each of its shards"
+            );
             (Verdict::Failed, what, RAISE)
         }
         _ => (Verdict::Good, "enough open files are allowed".to_owned(), ""),
@@ -151,11 +160,16 @@ Max address space         unlimited            unlimited            bytes
 
     #[test]
     fn only_open_files_are_required() {
-        let (verdict, what, advice) = open_files(Some(255));
+        let (verdict, what, advice) = open_files(Some(255), 64);
         assert_eq!(verdict, Verdict::Failed);
         assert!(what.contains("255") && advice.contains("ulimit -n"), "{what}: {advice}");
-        assert_eq!(open_files(Some(256)).0, Verdict::Good);
-        assert_eq!(open_files(Some(u64::MAX)).0, Verdict::Good);
+        assert_eq!(open_files(Some(256), 64).0, Verdict::Good);
+        assert_eq!(open_files(Some(u64::MAX), 64).0, Verdict::Good);
+        // 16 shards, by the limit of most systems.
+        let (verdict, what, advice) = open_files(Some(1024), 16 * 64);
+        assert!(verdict == Verdict::Failed && advice.contains("SRD_SHARDS"), "{what}: {advice}");
+        assert!(what.contains("only 1024") && what.contains("not 1216"), "{what}");
+        assert_eq!(open_files(Some(1024), 8 * 64).0, Verdict::Good);
         for limit in [None, Some(0), Some(64 << 10), Some(u64::MAX)] {
             assert_eq!(locked_memory(limit, false).0, Verdict::Good);
         }

@@ -11,7 +11,7 @@ use srd_share::status::{Counter, Limit, Path, PathState, Peer, StatusList, Statu
 use std::collections::BTreeMap;
 
 const EXAMPLES: &str = "Examples:
-  srd stat                one line per device, and the peers of each
+  srd stat                one line per device (with SRD_SHARDS: per shard), and the peers of each
   srd stat --json 4711    all that process 4711 shows, as one line of JSON
   srd stat --counters     all counters, too
 

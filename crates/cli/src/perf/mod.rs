@@ -208,6 +208,7 @@ pub fn run(args: &PerfArgs, stop: &Stop) -> Result {
         ));
     }
     let client = Session::connect(&args.device, &args.host)?;
+    client.open.shards_tell();
     let sizes = args.sizes(client.open.device.mtu() as u32)?;
     let mut session = Session::open(client, args.plan(&sizes), stop)?;
     let mut report = Report::new(args, &session);

@@ -69,6 +69,7 @@ pub struct ServeArgs {
 /// The folder or the device cannot be opened, or the device fails.
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
     let (open, mut control) = open(args)?;
+    open.shards_tell();
     tell_start(args, &open)?;
     serve(&mut control, args.once, stop)?;
     output::line(&control.summary())?;

@@ -37,8 +37,20 @@ fn settings_of_the_file_hold_unless_a_variable_is_set() {
     for wanted in ["interface lo with 127.0.0.1", "UDP port 233", " 8 paths", "carry 1200 bytes"] {
         assert!(told.contains(wanted), "{wanted}: {told}");
     }
+    // Shards as the libraries would have them, and the files that those need.
+    let set = [("SRD_INTERFACE", "lo"), ("SRD_PORT_BASE", "23300"), ("SRD_SHARDS", "2")];
+    let told = with(&conf, &["doctor"], &set).stdout;
+    assert!(told.contains(" 8 paths, 2 shards (SRD_SHARDS)"), "{told}");
     let wrong = [("SRD_INTERFACE", "lo"), ("SRD_PORT_BASE", "many")];
     with(&conf, &["doctor"], &wrong).fails(2, "SRD_PORT_BASE=many: it is no port");
+    // Those that drive their device by themselves have one shard, and say so where more are wanted.
+    let several = [("SRD_PORT_BASE", "23600"), ("SRD_SHARDS", "2")];
+    let perf = ["perf", "lat", "127.0.0.1"];
+    with(&conf, &perf, &several).fails(1, "srd: SRD_SHARDS=2 has no effect on this command");
+    let none = [("SRD_PORT_BASE", "23600"), ("SRD_SHARDS", "")];
+    let done = with(&conf, &perf, &none);
+    assert!(!done.stderr.contains("SRD_SHARDS"), "nothing is as good as no variable: {done:#?}");
+    done.fails(1, "answers at 127.0.0.1:23600: start");
     // The commands that open a device of their own use the same ports as the libraries.
     let base = [("SRD_PORT_BASE", "23600")];
     with(&conf, &["perf", "lat", "127.0.0.1"], &base).fails(1, "answers at 127.0.0.1:23600: start");

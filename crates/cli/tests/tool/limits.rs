@@ -42,7 +42,7 @@ fn too_few_files_are_told_with_what_to_do() {
     let said = run(&srd(&args), 255);
     let line = said.stdout.lines().find(|l| l.contains("open files")).expect("a finding");
     assert!(line.starts_with("FAILED  only 255 open files"), "{line}");
-    assert!(said.stdout.contains("ulimit -n 4096"), "{}", said.stdout);
+    assert!(said.stdout.contains("ulimit -n 8192"), "{}", said.stdout);
     assert_ne!(said.code, Some(0));
     // Too few for the sockets of all paths: an error that says so, and no crash.
     let said = run(&srd(&["perf", "bw", "127.0.0.1", "--iters", "1"]), 40);

@@ -85,8 +85,8 @@ pub fn rcvbuf_get(socket: &UdpSocket) -> usize {
 
 /// Opens the socket of one path, at a port that the kernel chooses.
 pub fn path_open(config: &UdpConfig) -> Result<UdpSocket, OpenError> {
-    let socket = UdpSocket::bind(address(config, 0))
-        .map_err(OpenError::system("open a path's socket (raise ulimit -n, or use fewer paths)"))?;
+    let what = "open a path's socket (raise ulimit -n, or use fewer paths or shards)";
+    let socket = UdpSocket::bind(address(config, 0)).map_err(OpenError::system(what))?;
     let fd = socket.as_fd();
     socket.set_nonblocking(true).map_err(OpenError::system("make a path's socket non-blocking"))?;
     let bytes = i32::try_from(config.sndbuf_bytes_per_path).unwrap_or(i32::MAX).min(i32::MAX / 2);
