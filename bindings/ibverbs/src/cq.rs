@@ -115,7 +115,7 @@ impl Cq {
     /// Takes the lock; `None` if this thread holds it already, in the middle of a poll.
     #[inline]
     pub(crate) fn locked(&self) -> Option<Locked<'_>> {
-        self.lock.lock().then(|| Locked(self))
+        self.lock.lock(|| self.opened.device.is_left()).then(|| Locked(self))
     }
 
     /// Does something with what the lock protects, also in the middle of a poll of this thread.
@@ -399,6 +399,8 @@ pub(crate) struct CallLock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     /// [`me`] of the thread that holds it, or 0.
     owner: AtomicUsize,
+    /// Process that took it over from a thread of its parent, or 0.
+    heir: AtomicU32,
 }
 
 // SAFETY: all threads may use a mutex.
@@ -409,20 +411,34 @@ unsafe impl Sync for CallLock {}
 impl CallLock {
     pub(crate) const fn new() -> Self {
         let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
-        Self { mutex, owner: AtomicUsize::new(0) }
+        Self { mutex, owner: AtomicUsize::new(0), heir: AtomicU32::new(0) }
     }
 
-    /// Takes it; false if this thread holds it already. It must not be moved any more.
+    /// Takes it; false if this thread holds it already. It must not be moved any more. `left`:
+    /// whether this process is a child of `fork`, in which the thread that holds it may not exist.
     #[inline]
-    pub(crate) fn lock(&self) -> bool {
+    pub(crate) fn lock(&self, left: impl FnOnce() -> bool) -> bool {
         // Only this thread stores its own number, so it sees the newest value if it is that.
         if self.owner.load(Ordering::Relaxed) == me() {
             return false;
         }
         // SAFETY: the mutex was initialised.
-        unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+        let taken = unsafe { libc::pthread_mutex_trylock(self.mutex.get()) } == 0;
+        if !(taken || left() && self.take_over()) {
+            // SAFETY: as above.
+            unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+        }
         self.owner.store(me(), Ordering::Relaxed);
         true
+    }
+
+    /// A child of `fork` finds it held: the first thread to do so takes the place of the parent's
+    /// thread, which nobody would wait for in vain otherwise. Others wait for that one.
+    #[cold]
+    fn take_over(&self) -> bool {
+        let (own, before) = (std::process::id(), self.heir.load(Ordering::Relaxed));
+        let (order, fail) = (Ordering::AcqRel, Ordering::Relaxed);
+        before != own && self.heir.compare_exchange(before, own, order, fail).is_ok()
     }
 
     /// Gives it back; without effect if nobody holds it.
@@ -473,19 +489,35 @@ mod tests {
     fn it_refuses_its_owner_and_anybody_may_give_it_back() {
         let lock = CallLock::new();
         lock.unlock();
-        assert!(lock.lock() && !lock.lock());
+        assert!(lock.lock(|| false) && !lock.lock(|| false));
         std::thread::scope(|scope| {
             scope.spawn(|| lock.unlock());
         });
         lock.unlock();
-        assert!(lock.lock(), "free again, and given back once");
+        assert!(lock.lock(|| false), "free again, and given back once");
         let waits = std::thread::scope(|scope| {
-            let other = scope.spawn(|| lock.lock());
+            let other = scope.spawn(|| lock.lock(|| false));
             std::thread::sleep(std::time::Duration::from_millis(20));
             let waits = !other.is_finished();
             lock.unlock();
             waits && other.join().unwrap()
         });
         assert!(waits, "another thread waits, and has it then");
+    }
+    #[test]
+    fn a_child_takes_it_over_from_a_thread_that_it_does_not_have() {
+        let lock = CallLock::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(lock.lock(|| unreachable!("it is free"))));
+        });
+        assert!(lock.lock(|| true), "nobody gives it back");
+        let waits = std::thread::scope(|scope| {
+            let other = scope.spawn(|| lock.lock(|| true));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let waits = !other.is_finished();
+            lock.unlock();
+            waits && other.join().unwrap()
+        });
+        assert!(waits, "from a thread of its own it takes nothing");
     }
 }

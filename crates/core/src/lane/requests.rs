@@ -13,6 +13,10 @@ use crate::time::Span;
 use crate::timer::TimerOf;
 use srd_wire::Verdict;
 
+/// A request to this engine itself that was refused so often for want of a receive, with longer and
+/// longer pauses, has waited for some 0.15 s: nobody may have meant to receive it here.
+const RNR_TOLD_ROUNDS: u16 = 16;
+
 /// The EFA status of a request that ends with `verdict`.
 pub(crate) const fn status_of(verdict: Verdict) -> Status {
     match verdict {
@@ -85,7 +89,10 @@ impl<O: Observer> Lane<'_, O> {
         let w = self.objects.wrs.get(wi);
         let again = may_come_again(w, kind, verdict);
         debug_assert!(verdict != Verdict::Ok, "a refusal");
-        self.refusal_note();
+        // A receive that is posted a little later is usual.
+        if !again || w.rnr_round >= RNR_TOLD_ROUNDS {
+            self.refusal_note();
+        }
         let w = self.objects.wrs.get_mut(wi);
         match verdict {
             Verdict::Rnr if again && w.rnr_retries() => {
