@@ -9,12 +9,13 @@ use crate::{
     sync::lock,
     taker::Taker,
     tasks::Tasks,
+    wait::SOON_ENOUGH,
 };
 use srd_core::CqId;
 use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::Duration,
 };
@@ -89,7 +90,7 @@ impl CompletionQueue {
             channel: init.channel.map(|c| Arc::clone(c.core())),
             context: init.context,
             sleepers: AtomicU32::new(0),
-            soon: AtomicBool::new(true),
+            soon: AtomicU8::new(SOON_ENOUGH),
             bed: (Mutex::new(()), Condvar::new()),
             tasks: Tasks::default(),
         });

@@ -6,10 +6,11 @@
 //! shards to their threads, which handle the packets and wake it for its completion: each message
 //! then wakes two threads, and changing from one way to the other wakes the thread of each shard.
 //! The first is the cheaper one for an answer that comes soon; the second lets a long wait sleep
-//! without looking at the time. So a thread waits in the first way for [`PATIENCE`], unless the
-//! wait before took longer; and only while no other thread waits, because a packet would wake all
-//! of them. Where a queue was ever armed or awaited by a task, it always waits in the second way:
-//! who relies on the threads of the shards must not depend on how soon this thread waits again.
+//! without looking at the time. So a thread waits in the first way for [`PATIENCE`], unless one of
+//! the last waits took longer; and only while no other thread waits, because a packet would wake
+//! all of them. Where a queue was ever armed or awaited by a task, it always waits in the second
+//! way: who relies on the threads of the shards must not depend on how soon this thread waits
+//! again.
 //!
 //! [`Progress::Shared`]: crate::Progress::Shared
 
@@ -29,6 +30,10 @@ const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// How long a thread that waits drives. Some sleeps of a poll: if it was in vain, as much was lost
 /// as changing to the other way costs.
 const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Waits in a row that were over soon after which the next one drives again. An answer that comes
+/// late is mostly preceded by the completion of its request, which comes soon.
+pub(crate) const SOON_ENOUGH: u8 = 4;
 
 /// A thread is counted among those that wait.
 struct Counted<'a>(&'a AtomicU32);
@@ -78,11 +83,11 @@ impl CompletionQueue {
                 false => self.drive(false, taker),
             })?;
             if n == 1 {
-                self.core().soon.store(begin.elapsed() < PATIENCE, Ordering::Relaxed);
+                self.note(begin.elapsed());
                 break Some(one[0]);
             }
             if waited >= PATIENCE {
-                self.core().soon.store(false, Ordering::Relaxed);
+                self.note(waited);
             }
             if left.is_zero() {
                 break None;
@@ -109,13 +114,21 @@ impl CompletionQueue {
         Ok(done)
     }
 
+    /// Notes how long a thread has waited.
+    fn note(&self, waited: Duration) {
+        let soon = &self.core().soon;
+        let before = soon.load(Ordering::Relaxed);
+        let now = if waited < PATIENCE { SOON_ENOUGH.min(before + 1) } else { 0 };
+        soon.store(now, Ordering::Relaxed);
+    }
+
     /// Whether a thread that waits alone may drive: completions come soon, nobody relies on the
     /// threads of the shards, and it can sleep in the sockets of all.
     fn can_drive(&self) -> bool {
         let (shared, used) = (self.device().shared(), self.shards_used());
         let mut shards = self.device().shards().iter().filter(|s| used >> s.index & 1 != 0);
         shared.driving.is_shared()
-            && self.core().soon.load(Ordering::Relaxed)
+            && self.core().soon.load(Ordering::Relaxed) == SOON_ENOUGH
             && !shared.common.relied.load(Ordering::SeqCst)
             && used != 0
             && shards.all(|shard| !shard.receivers.is_empty())
@@ -159,7 +172,10 @@ mod tests {
             // Nothing comes, for longer than the patience.
             assert!(cq.wait(4 * PATIENCE).unwrap().is_none());
             assert!(!cq.can_drive(), "the wait was long");
-            cq.core().soon.store(true, Ordering::Relaxed);
+            for _ in 0..SOON_ENOUGH {
+                assert!(!cq.can_drive());
+                cq.note(PATIENCE / 2);
+            }
             assert!(cq.can_drive());
             assert_eq!(device.shared().common.waiting.load(Ordering::SeqCst), 0);
             cq.req_notify().unwrap();
