@@ -86,6 +86,12 @@ pub trait Datapath: ReleasesParts + Send {
         let _ = tell;
     }
 
+    /// Tells the descriptors that become writable when the kernel accepts packets of the backlog
+    /// again; none while there is no backlog, or nothing tells when it can go.
+    fn full(&self, tell: &mut dyn FnMut(RawFd)) {
+        let _ = tell;
+    }
+
     /// Ends [`wait`](Self::wait) from another thread.
     fn waker(&self) -> Waker;
 
@@ -138,6 +144,9 @@ impl<D: Datapath + ?Sized> Datapath for Box<D> {
     }
     fn receivers(&self, tell: &mut dyn FnMut(RawFd)) {
         (**self).receivers(tell);
+    }
+    fn full(&self, tell: &mut dyn FnMut(RawFd)) {
+        (**self).full(tell);
     }
     fn waker(&self) -> Waker {
         (**self).waker()

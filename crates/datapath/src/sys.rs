@@ -146,17 +146,23 @@ pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
 /// Most descriptors of one [`wait_any`].
 const ANY_MAX: usize = 128;
 
-/// Waits until one of the descriptors is readable, a signal comes, or the time is up. Returns how
-/// many are readable. Of more than 128 descriptors the first 128 are looked at.
+/// Waits until one descriptor of the first kind is readable or one of the second is writable, a
+/// signal comes, or the time is up. Returns how many are. Of more than 128 descriptors the first
+/// 128 are looked at.
 ///
 /// # Errors
 /// None, unless the process lacks memory.
-pub fn wait_any(fds: impl Iterator<Item = RawFd>, timeout: Duration) -> io::Result<usize> {
+pub fn wait_any(
+    readable: impl Iterator<Item = RawFd>,
+    writable: impl Iterator<Item = RawFd>,
+    timeout: Duration,
+) -> io::Result<usize> {
     // Descriptors below zero are passed over.
     let mut polls = [Poll::readable(-1); ANY_MAX];
     let mut count = 0;
-    for (poll, fd) in polls.iter_mut().zip(fds) {
-        *poll = Poll::readable(fd);
+    let wanted = readable.map(Poll::readable).chain(writable.map(Poll::writable));
+    for (poll, one) in polls.iter_mut().zip(wanted) {
+        *poll = one;
         count += 1;
     }
     poll(&mut polls[..count], Some(timeout))

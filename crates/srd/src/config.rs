@@ -84,6 +84,8 @@ pub enum Progress {
     ///
     /// Where more threads are ready to run than there are processors, a poll that finds nothing
     /// sleeps until a packet arrives, up to 250 us, so that those who work have the processor.
+    ///
+    /// A [`wait`](crate::CompletionQueue::wait) that ends soon counts as polls that sleep so.
     Shared {
         /// Period without polls after which the thread takes over. The thread checks at ticks of
         /// the kernel's clock (every 1 to 4 ms), so it may take over up to one tick later.

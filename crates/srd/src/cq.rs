@@ -9,19 +9,16 @@ use crate::{
     sync::lock,
     taker::Taker,
     tasks::Tasks,
-    thread::{HANDOVER, deadline},
+    wait::SOON_ENOUGH,
 };
 use srd_core::CqId;
 use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-/// Longest sleep before a thread checks whether the device has been shut down.
-const SLEEP_MAX: Duration = Duration::from_millis(200);
 
 /// Configuration of a completion queue.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +90,7 @@ impl CompletionQueue {
             channel: init.channel.map(|c| Arc::clone(c.core())),
             context: init.context,
             sleepers: AtomicU32::new(0),
+            soon: AtomicU8::new(SOON_ENOUGH),
             bed: (Mutex::new(()), Condvar::new()),
             tasks: Tasks::default(),
         });
@@ -142,7 +140,7 @@ impl CompletionQueue {
     /// Moves completions to `out`; if there are none, has `drive` make some, which either takes
     /// them or returns whether there may be any.
     #[inline]
-    fn poll_or(
+    pub(crate) fn poll_or(
         &self,
         out: &mut [WorkCompletion],
         drive: impl FnOnce(&mut Taker<'_>) -> bool,
@@ -169,7 +167,7 @@ impl CompletionQueue {
     /// Drives the engines for a poll that found nothing; returns whether anything was done.
     /// `stays`: the caller will poll again soon, so the device's threads need not drive.
     #[inline]
-    fn drive(&self, stays: bool, taker: &mut Taker<'_>) -> bool {
+    pub(crate) fn drive(&self, stays: bool, taker: &mut Taker<'_>) -> bool {
         match self.0.device.shards() {
             [only] => only.drive_from_poll(stays, Some(taker)),
             shards => drive_all(shards, self.shards_used(), stays),
@@ -211,7 +209,7 @@ impl CompletionQueue {
                 if drive {
                     return self.drive(false, taker);
                 }
-                self.callers_rest();
+                self.leave();
                 true
             })?;
             Ok((n == 1).then_some(one[0]))
@@ -220,13 +218,20 @@ impl CompletionQueue {
 
     /// The shards that complete into this queue, one bit each; the only one of a device, whether it
     /// does or not.
-    fn shards_used(&self) -> u64 {
+    pub(crate) fn shards_used(&self) -> u64 {
         let only = self.0.device.shard_count() == 1;
         if only { 1 } else { self.0.core.shards.load(Ordering::Acquire) }
     }
 
+    /// A caller that does not come back by itself leaves the shards to their threads, which threads
+    /// that wait take from them no more; see [`crate::wait`].
+    fn leave(&self) {
+        self.0.device.shared().common.relied.store(true, Ordering::SeqCst);
+        self.callers_rest();
+    }
+
     /// A caller is about to sleep on the queue: the shards' threads drive from now on.
-    fn callers_rest(&self) {
+    pub(crate) fn callers_rest(&self) {
         let used = self.shards_used();
         for shard in self.0.device.shards() {
             if used >> shard.index & 1 != 0 {
@@ -263,36 +268,6 @@ impl CompletionQueue {
         Ok((self.poll(&mut one)? == 1).then_some(one[0]))
     }
 
-    /// Takes the oldest completion; sleeps up to `timeout` for one. Drives the engine unless
-    /// another thread does.
-    ///
-    /// # Errors
-    /// As [`CompletionQueue::poll`].
-    pub fn wait(&self, timeout: Duration) -> Result<Option<WorkCompletion>, Error> {
-        let deadline = deadline(timeout);
-        loop {
-            if let Some(wc) = self.poll_one()? {
-                return Ok(Some(wc));
-            }
-            let left =
-                deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let shared = self.0.device.shared();
-            if !shared.driving.by_caller_only() {
-                self.callers_rest();
-                self.sleep(left.min(SLEEP_MAX));
-            } else if let Some(mut nic) = shared.try_nic() {
-                shared.sleep(&mut nic, Some(left));
-                nic.turn(shared);
-            } else {
-                // Another thread drives. If it stops, this thread takes over after a short wait.
-                self.sleep(left.min(HANDOVER));
-            }
-        }
-    }
-
     /// Arms the queue: the next completion causes one event on its channel; a completion that is
     /// already waiting causes it at once.
     ///
@@ -321,7 +296,7 @@ impl CompletionQueue {
         if (unread > 0 || self.has_waiting()) && core.armed.swap(false, Ordering::SeqCst) {
             channel.push(core.id, core.context);
         }
-        self.callers_rest();
+        self.leave();
         Ok(())
     }
 
@@ -341,7 +316,7 @@ impl CompletionQueue {
     }
 
     /// Sleeps up to `limit` until the turn has added a completion.
-    fn sleep(&self, limit: Duration) {
+    pub(crate) fn sleep(&self, limit: Duration) {
         let core = &self.0.core;
         core.sleepers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -9,7 +9,11 @@ use crate::{
     shard::Shard,
     taker::Taker,
 };
-use std::{sync::Arc, thread};
+use arrayvec::ArrayVec;
+use std::{os::fd::RawFd, sync::Arc, thread, time::Duration};
+
+/// Most full sockets that a sleep looks at. Those beyond are tried again when its time is up.
+const FULL_MAX: usize = 16;
 
 /// The configured [`Progress`], and its current state.
 #[derive(Debug)]
@@ -28,10 +32,15 @@ impl Driving {
         self.progress == Progress::Caller
     }
 
+    /// Whether callers drive the engine and the device's thread does while they do not.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.progress, Progress::Shared { .. })
+    }
+
     /// Whether a post transmits packets itself, because no other thread drives at the moment.
     #[inline]
     pub(crate) fn posts_leave_at_once(&self) -> bool {
-        matches!(self.progress, Progress::Shared { .. })
+        self.is_shared()
     }
 }
 
@@ -130,11 +139,27 @@ pub(crate) fn drive_all(shards: &[Arc<Shard>], which: u64, stays: bool) -> bool 
     }
     match crowd::idle(Nic::now().0) {
         Room::Stay => return false,
-        Room::Yield | Room::Sleep if drive.missed == 0 => sleep_in_all(wanted()),
+        Room::Yield | Room::Sleep if drive.missed == 0 => sleep_in_all(wanted(), crowd::SLEEP_MAX),
         Room::Yield => crowd::yield_now(|| Nic::now().0),
         Room::Sleep => thread::sleep(crowd::LOCK_SLEEP),
     }
     drive_each(wanted(), stays).is_some_and(|drive| drive.done)
+}
+
+/// Drives those of the shards whose bits are set in `which`, for a caller that waits: if nothing is
+/// done, it sleeps up to `limit` until a packet arrives for one of them or something else is due,
+/// and drives them once more. Returns whether anything was done.
+pub(crate) fn drive_and_sleep(shards: &[Arc<Shard>], which: u64, limit: Duration) -> bool {
+    let wanted = || shards.iter().filter(|shard| which >> shard.index & 1 != 0).map(|s| &**s);
+    let limit = limit.min(crowd::SLEEP_MAX);
+    match drive_each(wanted(), true) {
+        None => return false,
+        Some(drive) if drive.done => return true,
+        Some(drive) if drive.missed == 0 => sleep_in_all(wanted(), limit),
+        // Its thread gives up the lock, or another caller drives.
+        Some(_) => thread::sleep(limit.min(crowd::LOCK_SLEEP)),
+    }
+    drive_each(wanted(), true).is_some_and(|drive| drive.done)
 }
 
 /// What a caller found that drove several shards.
@@ -160,24 +185,26 @@ fn drive_each<'a>(shards: impl Iterator<Item = &'a Shard> + Clone, stays: bool) 
     Some(all)
 }
 
-/// Sleeps until a packet for one of the shards arrives or something else is due, because others
-/// want the processor. The caller stays the one that drives them: to leave them to their threads
-/// would wake each of these now, and again when the caller is back.
+/// Sleeps up to `limit` until a packet for one of the shards arrives or something else is due. The
+/// caller stays the one that drives them: to leave them to their threads would wake each of these
+/// now, and again when the caller is back.
 ///
 /// It holds no lock meanwhile, so other threads can post, poll and command.
-fn sleep_in_all<'a>(shards: impl Iterator<Item = &'a Shard> + Clone) {
-    let mut limit = crowd::SLEEP_MAX;
+fn sleep_in_all<'a>(shards: impl Iterator<Item = &'a Shard> + Clone, mut limit: Duration) {
+    let mut full = ArrayVec::<RawFd, FULL_MAX>::new();
     for shard in shards.clone() {
         if shard.has_work_of_callers() {
             return;
         }
-        // Whoever holds the lock sees to the timers.
-        let due = shard.try_nic().and_then(|nic| nic.idle_time(Some(limit)));
-        limit = due.map_or(limit, |due| due.min(limit));
+        // Whoever holds the lock sees to the timers, and to what the kernel did not accept.
+        let Some(nic) = shard.try_nic() else { continue };
+        limit = nic.idle_time(Some(limit)).map_or(limit, |due| due.min(limit));
+        nic.net.full(&mut |fd| full.extend((!full.is_full()).then_some(fd)));
     }
     if !limit.is_zero() {
+        let receivers = shards.flat_map(|s| s.receivers.iter().copied());
         // An error is as good as a packet: the caller looks.
-        let _ = srd_datapath::wait_any(shards.flat_map(|s| s.receivers.iter().copied()), limit);
+        let _ = srd_datapath::wait_any(receivers, full.into_iter(), limit);
     }
 }
 
@@ -185,7 +212,6 @@ fn sleep_in_all<'a>(shards: impl Iterator<Item = &'a Shard> + Clone) {
 mod tests {
     use super::*;
     use crate::{Device, DeviceConfig, QKey, QpInit, RecvWr, SendWr, WorkCompletion};
-    use std::time::Duration;
 
     /// Longer than any test runs: a thread of the device never drives because callers are late.
     const IDLE: Duration = Duration::from_secs(3_600);

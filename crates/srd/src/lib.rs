@@ -141,6 +141,7 @@ mod tasks;
 mod tasks;
 mod thread;
 mod turn;
+mod wait;
 #[cfg(feature = "async")]
 mod wakers;
 

@@ -232,6 +232,8 @@ pub(crate) struct CqCore {
     /// Threads asleep until a completion arrives.
     pub sleepers: AtomicU32,
     pub bed: (Mutex<()>, Condvar),
+    /// Waits in a row whose completion came soon, up to a few; see [`crate::wait`].
+    pub soon: AtomicU8,
     /// Futures that wait for a completion.
     pub tasks: Tasks,
 }

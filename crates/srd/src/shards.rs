@@ -34,6 +34,11 @@ pub(crate) struct Common {
     pub events: EventQueue,
     /// Futures that must learn when a shard has closed.
     pub ending: Tasks,
+    /// Threads that wait for a completion; see [`crate::wait`].
+    pub waiting: AtomicU32,
+    /// Whether a queue was ever armed, or awaited by a task: who does that relies on the threads of
+    /// the shards.
+    pub relied: AtomicBool,
     /// Number of completion counters.
     pub counters: AtomicU32,
     /// Whether a shard has failed: then all fail.
@@ -54,6 +59,8 @@ impl Common {
             regions: RegionViews::default(),
             events,
             ending: Tasks::default(),
+            waiting: AtomicU32::new(0),
+            relied: AtomicBool::new(false),
             counters: AtomicU32::new(0),
             failing: AtomicBool::new(false),
             commands: Mutex::default(),

@@ -270,6 +270,13 @@ impl Datapath for UdpDatapath {
         self.receives.iter().for_each(|receive| tell(receive.socket.as_raw_fd()));
     }
 
+    fn full(&self, tell: &mut dyn FnMut(RawFd)) {
+        if !self.tx.backlog().is_empty() {
+            let full = self.tx.backlog().full_paths();
+            full.filter_map(|path| self.sockets.socket(path)).for_each(|s| tell(s.as_raw_fd()));
+        }
+    }
+
     fn waker(&self) -> Waker {
         self.waker.clone()
     }

@@ -185,11 +185,16 @@ fn several_datapaths_are_waited_for_at_once() {
         datapath.receivers(&mut |fd| all.push(fd));
     }
     assert_eq!(all.len(), 2, "one each, without rails");
-    let ready = |timeout| crate::wait_any(all.iter().copied(), timeout).unwrap();
+    let wait = |readable: &[RawFd], writable: &[RawFd], timeout| {
+        crate::wait_any(readable.iter().copied(), writable.iter().copied(), timeout).unwrap()
+    };
+    let ready = |timeout| wait(&all, &[], timeout);
     assert_eq!(ready(Duration::ZERO), 0);
     send(&mut a, &[&c, &b], 1);
     assert_eq!(ready(Duration::from_secs(3_600)), 2);
     assert_eq!(received(&mut b), [0]);
     assert_eq!(ready(Duration::from_secs(3_600)), 1);
-    assert_eq!(crate::wait_any(std::iter::empty(), Duration::ZERO).unwrap(), 0);
+    assert_eq!(wait(&[], &[], Duration::ZERO), 0);
+    assert_eq!(wait(&[], &all, Duration::from_secs(3_600)), 2, "nothing waits to be sent");
+    c.full(&mut |fd| panic!("{fd} is full without a backlog"));
 }
