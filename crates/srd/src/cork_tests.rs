@@ -345,15 +345,25 @@ fn the_first_post_after_a_poll_without_a_turn_leaves_at_once() {
 
 #[test]
 fn a_program_that_computes_after_its_posts_is_delayed_once() {
-    let pair = Pair::new(NEVER);
-    pair.post_two();
-    sleep(Duration::from_millis(2));
-    assert_eq!(pair.polls(2), 2);
-    // For 16 times those 2 ms no post waits.
-    pair.post();
-    pair.post();
-    assert_eq!(pair.waiting(), 0);
-    assert_eq!(pair.arrived(), 4);
+    // Another attempt where this thread had no processor for most of that time.
+    let attempt = || {
+        let pair = Pair::new(NEVER);
+        let begin = Instant::now();
+        pair.post_two();
+        sleep(Duration::from_millis(2));
+        assert_eq!(pair.polls(2), 2);
+        // For 16 times those 2 ms no post waits.
+        pair.post();
+        pair.post();
+        let waiting = pair.waiting();
+        if begin.elapsed() > Duration::from_millis(16) {
+            return false;
+        }
+        assert_eq!(waiting, 0);
+        assert_eq!(pair.arrived(), 4);
+        true
+    };
+    assert!((0..20).any(|_| attempt()), "no attempt in time");
 }
 
 #[test]
