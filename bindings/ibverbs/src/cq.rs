@@ -433,7 +433,8 @@ impl CallLock {
     }
 
     /// A child of `fork` finds it held: the first thread to do so takes the place of the parent's
-    /// thread, which nobody would wait for in vain otherwise. Others wait for that one.
+    /// thread, which will never give it back. Others wait for that one. What the lock protects may
+    /// be half changed: numbers and copies of completions, whose bounds each use checks.
     #[cold]
     fn take_over(&self) -> bool {
         let (own, before) = (std::process::id(), self.heir.load(Ordering::Relaxed));
@@ -485,6 +486,17 @@ mod tests {
         assert_eq!(vendor_err(Status::RemoteFeatureMismatch), 18);
     }
 
+    /// Whether another thread waits for the lock, which this one holds, and has it then.
+    fn makes_wait(lock: &CallLock, left: bool) -> bool {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| lock.lock(|| left));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let waits = !other.is_finished();
+            lock.unlock();
+            waits && other.join().unwrap()
+        })
+    }
+
     #[test]
     fn it_refuses_its_owner_and_anybody_may_give_it_back() {
         let lock = CallLock::new();
@@ -495,14 +507,7 @@ mod tests {
         });
         lock.unlock();
         assert!(lock.lock(|| false), "free again, and given back once");
-        let waits = std::thread::scope(|scope| {
-            let other = scope.spawn(|| lock.lock(|| false));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let waits = !other.is_finished();
-            lock.unlock();
-            waits && other.join().unwrap()
-        });
-        assert!(waits, "another thread waits, and has it then");
+        assert!(makes_wait(&lock, false), "another thread waits, and has it then");
     }
     #[test]
     fn a_child_takes_it_over_from_a_thread_that_it_does_not_have() {
@@ -511,13 +516,6 @@ mod tests {
             scope.spawn(|| assert!(lock.lock(|| unreachable!("it is free"))));
         });
         assert!(lock.lock(|| true), "nobody gives it back");
-        let waits = std::thread::scope(|scope| {
-            let other = scope.spawn(|| lock.lock(|| true));
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let waits = !other.is_finished();
-            lock.unlock();
-            waits && other.join().unwrap()
-        });
-        assert!(waits, "from a thread of its own it takes nothing");
+        assert!(makes_wait(&lock, true), "from a thread of its own it takes nothing");
     }
 }

@@ -1,8 +1,9 @@
-//! What a thread that polls one completion queue exchanges through a device with 1, 2 or more
-//! shards, on the loopback interface.
+//! What a thread that polls one completion queue, or waits for it, exchanges through a device with
+//! 1, 2 or more shards, on the loopback interface.
 //!
 //! ```sh
 //! cargo run --release -p srd --example one_queue -- 1 4 8 1 4 8
+//! cargo run --release -p srd --example one_queue -- wait 1 2 8
 //! ```
 //!
 //! Each number is a run with as many shards at both ends. Two processes exchange messages of 64
@@ -10,8 +11,9 @@
 //! one queue and so drives all shards, as programs of the drop-in libraries do. Run something
 //! beside it that takes the processors, for example `while :; do :; done` once for each, to see
 //! what it does on a busy machine. Columns: messages per second of the clock and per second of
-//! processor time of this end, switches of its threads per 1000 messages, and the longest time
-//! between two completions in milliseconds.
+//! processor time of this end, switches of its threads per 1000 messages, the longest time between
+//! two completions in milliseconds, and packets sent again. After `wait`, both ends wait for
+//! completions in the place of polls.
 
 use srd::{
     Access, CompletionOp, CompletionQueue, Device, DeviceConfig, Progress, QKey, QpInit, Qpn,
@@ -41,12 +43,16 @@ const TICKS: f64 = 100.0;
 fn main() -> Result {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.split_first() {
-        Some((word, rest)) if word == "answer" => answer(rest),
-        _ => {
-            println!("shards  messages/s  messages/CPU-s  switches/1000  longest ms");
-            args.iter().try_for_each(|shards| ask(shards))
-        }
+        Some((word, [how, rest @ ..])) if word == "answer" => answer(how == "wait", rest),
+        Some((word, rest)) if word == "wait" => ask_all(true, rest),
+        _ => ask_all(false, &args),
     }
+}
+
+/// A run for each number of shards.
+fn ask_all(waits: bool, all: &[String]) -> Result {
+    println!("shards  messages/s  messages/CPU-s  switches/1000  longest ms  sent again");
+    all.iter().try_for_each(|shards| ask(waits, shards))
 }
 
 /// One end of an exchange.
@@ -54,10 +60,12 @@ struct End {
     device: Device,
     cq: CompletionQueue,
     qps: Vec<QueuePair>,
+    /// Whether its thread waits rather than polls.
+    waits: bool,
 }
 
 impl End {
-    fn new(shards: &str) -> Result<Self> {
+    fn new(waits: bool, shards: &str) -> Result<Self> {
         let mut config = DeviceConfig::loopback();
         (config.shards, config.paths) = (shards.parse()?, 16);
         config.progress = Progress::Shared { idle: IDLE };
@@ -69,11 +77,21 @@ impl End {
             qp.activate(QKEY)?;
             qps.push(qp);
         }
-        Ok(Self { device, cq, qps })
+        Ok(Self { device, cq, qps, waits })
     }
 
     fn numbers(&self) -> Vec<String> {
         self.qps.iter().map(|qp| qp.qpn().0.to_string()).collect()
+    }
+
+    /// Takes completions, if there are any.
+    fn take(&self, out: &mut [WorkCompletion]) -> Result<usize> {
+        if !self.waits {
+            return Ok(self.cq.poll(out)?);
+        }
+        let Some(first) = self.cq.wait(Duration::from_secs(1))? else { return Ok(0) };
+        out[0] = first;
+        Ok(1)
     }
 
     /// Receives all messages, and sends as many: the first ones if it `begins`, and one for each
@@ -99,7 +117,7 @@ impl End {
         let (mut left, mut last, mut longest) = (2 * MESSAGES, Instant::now(), Duration::ZERO);
         let mut out = [WorkCompletion::default(); 16];
         while left > 0 {
-            let n = self.cq.poll(&mut out)?;
+            let n = self.take(&mut out)?;
             if n > 0 {
                 longest = longest.max(last.elapsed());
                 last = Instant::now();
@@ -127,10 +145,11 @@ fn numbers(words: &[impl AsRef<str>]) -> Result<Vec<Qpn>> {
 }
 
 /// The end that begins; it starts the other one.
-fn ask(shards: &str) -> Result {
-    let end = End::new(shards)?;
+fn ask(waits: bool, shards: &str) -> Result {
+    let end = End::new(waits, shards)?;
     let mut command = Command::new(env::current_exe()?);
-    command.args(["answer", shards]).args(end.numbers());
+    let how = if waits { "wait" } else { "poll" };
+    command.args(["answer", how, shards]).args(end.numbers());
     let mut other = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(other.stdout.take().ok_or("no output")?).read_line(&mut line)?;
@@ -140,11 +159,12 @@ fn ask(shards: &str) -> Result {
     let (wall, cpu) = (start.elapsed().as_secs_f64(), processor_time()? - cpu);
     let n = MESSAGES as f64;
     println!(
-        "{shards:>6}  {:>10.0}  {:>14.0}  {:>13.1}  {:>10.1}",
+        "{shards:>6}  {:>10.0}  {:>14.0}  {:>13.1}  {:>10.1}  {:>10}",
         n / wall,
         n / cpu,
         (switches()? - switched) as f64 * 1e3 / n,
-        longest.as_secs_f64() * 1e3
+        longest.as_secs_f64() * 1e3,
+        end.device.counters()?.engine.retrans_pkts
     );
     drop(other.stdin.take());
     other.wait()?;
@@ -152,8 +172,8 @@ fn ask(shards: &str) -> Result {
 }
 
 /// The other end, until its standard input ends.
-fn answer(args: &[String]) -> Result {
-    let end = End::new(&args[0])?;
+fn answer(waits: bool, args: &[String]) -> Result {
+    let end = End::new(waits, &args[0])?;
     println!("{}", end.numbers().join(" "));
     end.exchange(&numbers(&args[1..])?, false)?;
     io::stdin().read_line(&mut String::new())?;

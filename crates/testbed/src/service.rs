@@ -107,17 +107,17 @@ pub(crate) fn check(processes: usize) -> Result<String> {
     let mut late_ms: Vec<f64> = drained.iter().map(|d| d.late_ms).collect();
     late_ms.sort_by(f64::total_cmp);
     let (plain, late) = (plain_ms[ROUNDS - 1], late_ms[ROUNDS - 1]);
-    // One round may meet a moment in which the machine does something else.
-    let usual = late_ms[ROUNDS / 2];
+    // One round may meet a moment in which the machine does something else; two do not.
+    let second = late_ms[ROUNDS - 2];
     let text = format!(
         "{denied} of 64 paths across s{spine} denied: its last packet {silent_ms:.1} ms after the \
          command (goal {SILENT_MS}), which took {:.1}; latest message {:.1} ms, worst {late:.1}; \
          without the order {:.1}, worst {plain:.1} (goal {LATER_MS} more)",
         most(|d| d.command_ms),
-        usual,
+        late_ms[ROUNDS / 2],
         plain_ms[ROUNDS / 2],
     );
-    if silent_ms > ALLOWED * SILENT_MS || usual > plain + ALLOWED * LATER_MS {
+    if silent_ms > ALLOWED * SILENT_MS || second > plain + ALLOWED * LATER_MS {
         return Err(NetError::new(text));
     }
     Ok(text)
