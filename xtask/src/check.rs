@@ -23,6 +23,9 @@ const WORLDS: u64 = 1_000;
 
 /// Minutes of fresh seeds in the gate.
 const MINUTES: u64 = 1;
+/// Most minutes that a build of the tests' profile, which the tests have made before, runs. The
+/// checker's own profile is twice as fast and takes a minute and a half of two processors to build.
+const MINUTES_UNOPTIMIZED: u64 = 2;
 /// Compiler's option for a build with planted bugs.
 const PLANTED: &str = "--cfg planted_bugs";
 /// A text that every program with planted bugs contains; split so that this program does not.
@@ -43,20 +46,22 @@ pub fn gate() -> Result {
 
 /// Builds the programs that the gate runs.
 pub fn prebuild() -> Result {
-    build(None)?;
-    build(Some(PLANTED)).map(|_| ())
+    build(false, None)?;
+    build(false, Some(PLANTED)).map(|_| ())
 }
 
 fn all(minutes: u64) -> Result {
     let commit = commit()?;
-    let program = build(None)?;
+    let optimized = minutes > MINUTES_UNOPTIMIZED;
+    let program = build(optimized, None)?;
     let check = |args: &[&str]| run(&mut command(&program.to_string_lossy(), args));
     check(&["--corpus", "-"])?;
     check(&["--canary"])?;
     // A range without the seeds of the tests and of the kill table.
     let first = (commit >> 24).to_string();
     check(&["--first", &first, "--minutes", &minutes.to_string()])?;
-    let planted = build(Some(PLANTED))?;
+    // It runs for seconds, so that compiling it is what takes time.
+    let planted = build(false, Some(PLANTED))?;
     let tool = tools::build_tool()?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
@@ -107,20 +112,21 @@ fn commit() -> Result<u64> {
     u64::from_str_radix(start, 16).map_err(|_| format!("`{id}` is not a commit"))
 }
 
-/// Builds the checker, optimised and with all assertions. A build with `flags` uses another folder.
-fn build(flags: Option<&str>) -> Result<PathBuf> {
+/// Builds the checker with all assertions, by its own profile or by that of the tests. A build with
+/// `flags` uses another folder.
+fn build(optimized: bool, flags: Option<&str>) -> Result<PathBuf> {
     let folder = match flags {
         None => process::target_dir(),
         Some(_) => process::target_dir().join("planted"),
     };
-    let mut c = cargo(&["build", "--profile", "checker", "--package", "srd-check", "--target-dir"]);
+    let (profile, output) = if optimized { ("checker", "checker") } else { ("dev", "debug") };
+    let mut c = cargo(&["build", "--profile", profile, "--package", "srd-check", "--target-dir"]);
     c.arg(&folder);
     if let Some(flags) = flags {
-        // It runs for seconds, so that compiling it is what takes time.
-        c.env("RUSTFLAGS", flags).env("CARGO_PROFILE_CHECKER_OPT_LEVEL", "1");
+        c.env("RUSTFLAGS", flags);
     }
     run(&mut c)?;
-    Ok(folder.join("checker").join("srd-check"))
+    Ok(folder.join(output).join("srd-check"))
 }
 
 /// Numbers of the planted bugs: the first word of each line of the list.

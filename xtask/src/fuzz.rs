@@ -34,7 +34,8 @@ pub fn all(seconds: u64) -> Result {
     run_targets(&targets.collect::<Vec<_>>(), &[])
 }
 
-/// The gate's run: parsing of received packets, and a short run of the fault checker's worlds.
+/// The gate's run: parsing of received packets. The fault checker's worlds run there from seeds, a
+/// hundred times as many per second as with the sanitizer.
 pub fn gate() -> Result {
     run_targets(&gate_targets(), GATE_FEATURES)
 }
@@ -44,12 +45,12 @@ pub fn prebuild() -> Result {
     build(&gate_targets(), GATE_FEATURES, nightly_is_there()).map(|_| ())
 }
 
-/// Without the targets that need the libraries for ciphers.
+/// Without the targets that need the libraries for ciphers or the fault checker.
 const GATE_FEATURES: &[&str] = &["--no-default-features"];
 
 /// Targets of the gate with their seconds.
-fn gate_targets() -> [(String, u64); 2] {
-    [("wire_parse".into(), 30), ("world".into(), 15)]
+fn gate_targets() -> [(String, u64); 1] {
+    [("wire_parse".into(), 20)]
 }
 
 /// Builds these targets; returns the folder of the programs.

@@ -171,8 +171,8 @@ pub fn run(args: &CaptureArgs, stop: &Stop) -> Result {
             look = Instant::now() + LOOK;
             // A process that was asked for may end meanwhile.
             let all = Chosen { pids: Vec::new(), all: false }.list()?;
-            let (new, ended) = capture.sources_update(&all.rows)?;
-            if new {
+            let (waiting, ended) = capture.sources_update(&all.rows)?;
+            if waiting {
                 control.nudge().map_err(|e| Failure::new(e.to_string()))?;
                 path_orders::wake(&path_orders::devices()?);
             }
@@ -208,7 +208,7 @@ impl Capture<'_> {
     }
 
     /// Makes rings for new devices, and ends those of devices that have closed. Returns whether
-    /// there were any of both.
+    /// there are rings that no device has found yet, and whether devices have closed.
     fn sources_update(&mut self, rows: &[StatusRow]) -> Result<(bool, bool)> {
         let key = |row: &StatusRow| (row.pid, row.status.port, row.status.opened_ns);
         let gone: Vec<Key> = self.sources.keys().copied().collect();
@@ -224,7 +224,6 @@ impl Capture<'_> {
                 self.source_end(&source).map_err(|e| failed(&self.args.file, &e))?;
             }
         }
-        let mut new = false;
         for row in rows {
             let named = self.args.pids.is_empty() || self.args.pids.contains(&row.pid);
             let known = self.sources.contains_key(&key(row)) || self.refused.contains(&key(row));
@@ -234,7 +233,6 @@ impl Capture<'_> {
             match self.source_of(row) {
                 Ok(source) => {
                     self.sources.insert(key(row), source);
-                    new = true;
                 }
                 Err(why) => {
                     self.refused.push(key(row));
@@ -253,7 +251,10 @@ impl Capture<'_> {
                 ));
             }
         }
-        Ok((new, !gone.is_empty()))
+        // A device that still mirrors for a capture that was killed looks for no other one: it is
+        // told again until it does.
+        let waiting = self.sources.values().any(|source| !source.settled);
+        Ok((waiting, !gone.is_empty()))
     }
 
     fn source_of(&mut self, row: &StatusRow) -> Result<Source, String> {

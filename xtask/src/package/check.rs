@@ -159,7 +159,8 @@ fn by_dpkg(parts: &Parts) -> Result {
 /// debug build, most of which the tests have built, and with the libraries that are built already.
 fn by_cargo(parts: &Parts) -> Result {
     let folder = stage("check-cargo")?;
-    let mut line = cargo(&["install", "--quiet", "--debug", "--offline", "--locked"]);
+    // For release, so that what the tool is made of is already there.
+    let mut line = cargo(&["install", "--quiet", "--offline", "--locked"]);
     line.args(["--path", "crates/cli", "--root"]).arg(&folder);
     run(line.env("SRD_BUILT_LIBRARIES", std::path::absolute(&parts.verbs).unwrap_or_default()))?;
     let tool = text(&folder.join("bin/srd"));
