@@ -22,9 +22,11 @@ pub fn run_command(args: &mut Args) -> Result {
         o == "--sealed" || o == "--peers" || o.starts_with("tls-") || o.starts_with("quic-")
     };
     if options.iter().any(secure) {
-        let manifest = root().join("bench/secure/Cargo.toml");
-        let manifest = manifest.to_string_lossy();
-        run(&mut cargo(&["build", "--release", "--manifest-path", &manifest]))?;
+        // A workspace of its own, whose folder of targets the report looks into.
+        let folder = root().join("bench/secure");
+        let mut line = cargo(&["build", "--release", "--manifest-path"]);
+        line.arg(folder.join("Cargo.toml")).arg("--target-dir").arg(folder.join("target"));
+        run(&mut line)?;
     }
     // The program `peers`, and the benchmark of the core alone.
     tools::build_release("srd-report", "peers")?;
